@@ -2,13 +2,14 @@
 //! `llama_sieve_detach` of libllama_sieve.
 //!
 //! When this library is loaded by `dlopen`, no calls are bound to its names. So the imports of
-//! other modules are pointed at the stand-ins (`slots`), which decide as they do under LD_PRELOAD.
-//! Detaching restores the imports. The stand-ins stay in memory, pass all new calls on to the host,
-//! and still recognise live samplers.
+//! other modules are pointed at the stand-ins, which are this library's functions with the host's
+//! names (see `slots`). They decide as they do under LD_PRELOAD. Detaching restores the imports.
+//! The stand-ins stay in memory, pass all new calls on to the host, and still recognise live
+//! samplers.
 //!
 //! If a call's queries are answered one by one, the stand-ins must not disappear in the middle of
-//! it. So detaching first passes all new calls on to the host, and waits for the calls that are
-//! running.
+//! the call. So detaching first passes all new calls on to the host, and waits for the calls that
+//! are running.
 
 use std::ffi::{c_char, c_int};
 use std::sync::{Mutex, MutexGuard, TryLockError};
@@ -116,8 +117,8 @@ fn detach() -> Result<usize, Failure> {
     unbent
 }
 
-/// Returns the number that `body` returns, or its negative error, with a text for the caller in
-/// `error`.
+/// Returns the number that `body` returns, or its negative error code. In that case `error`
+/// receives a text for the caller.
 ///
 /// # Safety
 /// `error` is a place for a pointer.
@@ -145,8 +146,8 @@ unsafe fn answer(
 }
 
 /// Points the imports of the process at the stand-ins. Returns the number of imports that were not
-/// yet pointed there, or a negative number with the text of an error, which is valid until this
-/// thread calls again.
+/// yet pointed there, or a negative error code. In that case `error` receives a text that is valid
+/// until this thread's next call.
 ///
 /// # Safety
 /// `error` is a place for a pointer.
@@ -156,7 +157,8 @@ pub unsafe extern "C" fn llama_sieve_preload_attach(error: *mut *const c_char) -
     unsafe { answer("llama_sieve_attach", error, attach) }
 }
 
-/// Restores the imports, and returns their number.
+/// Restores the imports. Returns their number, or a negative error code with a text, as
+/// [`llama_sieve_preload_attach`] does.
 ///
 /// # Safety
 /// As for [`llama_sieve_preload_attach`].

@@ -120,7 +120,7 @@ impl Listed {
     }
 }
 
-/// Removes a sampler that is being freed from the list, if it is there.
+/// Removes a sampler from the list, if it is there, since it is being freed.
 fn forget(sampler: *mut llama_sampler) {
     let used = USED.load(Ordering::Acquire) as usize;
     let places = LIST.iter().take(used);
@@ -131,14 +131,15 @@ fn forget(sampler: *mut llama_sampler) {
     }
 }
 
-/// Empties the list. From now on samplers may be freed without a call of the stand-in.
+/// Empties the list, since from now on samplers may be freed without a call of the stand-in.
 pub fn forget_all() {
     for place in &LIST {
         forget(place.sampler.load(Ordering::Acquire));
     }
 }
 
-/// Lists the sampler that a host is about to apply to `array` before the chain, if it is a budget.
+/// Adds the sampler that a host is about to apply to `array` before the chain to the list, if it is
+/// a budget.
 ///
 /// # Safety
 /// `smpl` is a live sampler of the host that is served, which is used by no other thread; `array`

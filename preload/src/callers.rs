@@ -1,9 +1,9 @@
 //! Distinguishes calls by llama.cpp's own samplers from calls by the program, if one library or
 //! program contains both.
 //!
-//! A call is attributed by its address among those of the exported functions. A function that is
-//! not exported is attributed to its neighbours, since the functions of one source file are
-//! contiguous.
+//! A call is attributed by the position of its address among those of the exported functions. A
+//! function that is not exported is attributed to its neighbours, since the functions of one source
+//! file are contiguous.
 
 use std::ffi::CStr;
 

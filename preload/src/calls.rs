@@ -15,8 +15,9 @@
 //! `budget`. So the first call with each chain is only watched. The findings are noted with the
 //! chain's first member, which is freed with it: see `watch`. If anything else comes before the
 //! chain, the chain is left to the host for good. If the queries come in another order, or the
-//! candidates are not the logits, all chains are. A call in which the grammar comes first must have
-//! been observed without a grammar. Some later calls are watched again: see `proof`.
+//! candidates are not the logits, all chains are left to the host. A call in which the grammar
+//! comes first must have been observed without a grammar. Some later calls are watched again: see
+//! `proof`.
 //!
 //! Watching does not show how the host uses the answers. So the first answers in a process are
 //! those of copies of the chain. The chain itself is run when the host applies it to the candidates
@@ -98,13 +99,14 @@ struct Call {
     is_known: bool,
     /// The address of the host's function if this is a trial of how it uses answers.
     trial: Option<usize>,
-    /// The reasoning budget that the chain is known to have before it.
+    /// The reasoning budget that is known to come before the chain.
     budget: Option<*mut llama_sampler>,
     /// The grammar that has checked the token, if it is this library's.
     grammar: Option<*mut llama_sampler>,
     stage: Stage,
     seen: Seen,
-    /// The first difference of the host's steps after an answer from its steps when it is watched.
+    /// The first difference between the host's steps after an answer and its steps in a watched
+    /// call.
     difference: Option<Difference>,
     applied: Applied,
 }
@@ -349,8 +351,7 @@ pub fn to_be_run(ctx: *mut llama_context, idx: i32) -> Option<Now> {
     })
 }
 
-/// Keeps the candidates that copies of the chain leave of the logits, to be compared with the
-/// host's.
+/// Keeps the candidates that copies of the chain have left, to be compared with the host's.
 pub fn keep_rehearsed(logits: &[f32], begins: &[f32], left: Candidates<'_>) {
     if watch::keep(logits, begins, left) {
         with_call(|call| {

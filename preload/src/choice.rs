@@ -139,7 +139,8 @@ fn served(caller: Option<Address>) -> Result<&'static Served, String> {
             "this llama.cpp is older than b4662, the first that takes samplers of others".into(),
         );
     }
-    // A package that has only this library has named another llama.cpp.
+    // A call of `llama_sieve_bind_host` may have named another llama.cpp, since packages may have
+    // only this library.
     if served.host.is_some_and(|host| host.gives_way()) {
         return Err(
             "llama_sieve_bind_host has named another llama.cpp, and ours serve that one".into(),
@@ -653,7 +654,7 @@ pub enum Other {
     Nowhere,
 }
 
-/// Decides for the function with this name.
+/// Decides how the stand-in for this function, which is not a constructor, handles a call.
 pub fn other(function: &'static Function) -> Other {
     guard(
         function.symbol.to_string_lossy(),

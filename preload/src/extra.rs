@@ -32,7 +32,7 @@ use crate::routes::Function;
 use crate::settings::say;
 use crate::vocabularies;
 
-/// The name of the variable that lists them.
+/// The environment variable that lists the members.
 pub const VARIABLE: &str = "LLAMA_SIEVE_EXTRA";
 
 /// A member of every chain.
@@ -307,7 +307,8 @@ unsafe fn name_of<'a>(smpl: *const llama_sampler) -> Option<&'a CStr> {
     (!name.is_null()).then(|| unsafe { CStr::from_ptr(name) })
 }
 
-/// True if this is the name of the sampler for `extra`, perhaps disabled by its parameters.
+/// True if this is the name of the sampler for `extra`, perhaps with the `?` of a sampler that its
+/// parameters disable.
 fn is_of(name: &CStr, extra: &Extra) -> bool {
     let name = name.to_bytes();
     name.strip_prefix(b"?").unwrap_or(name) == extra.name().to_bytes()
@@ -321,7 +322,8 @@ unsafe fn n_members(chain: *const llama_sampler) -> i32 {
     call_host!(N_OF.route(), (*const llama_sampler) -> i32, (chain), 0)
 }
 
-/// True if the last members of a chain are these, so that the chain is a copy.
+/// True if the last members of a chain are those for `extras`, which means that the chain is a
+/// copy.
 ///
 /// # Safety
 /// `chain` is a live chain.

@@ -3,7 +3,7 @@
 //! They are not exported: under LD_PRELOAD they would come before those of a program's own
 //! libllama_sieve, which may be another version. With this table one file serves both purposes in a
 //! package. A program that preloads it finds llama.cpp's names in it; Python and Node, which load
-//! it for themselves, get llama-sieve's functions here.
+//! it for themselves, get llama-sieve's functions from the table.
 
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr::null;

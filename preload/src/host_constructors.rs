@@ -92,8 +92,8 @@ pub fn is_preloaded() -> bool {
     !cfg!(windows) && with_all(|all| permanent(all).iter().any(contains_us))
 }
 
-/// Returns the function with this name that calls into this llama.cpp reach. It is llama.cpp's own
-/// or, for a name of the common library that llama.cpp lacks, that of a library that uses this
+/// Returns the function that calls of this name reach in this llama.cpp. It is llama.cpp's own or,
+/// for a name of the common library that llama.cpp lacks, that of a library that uses this
 /// llama.cpp.
 pub fn function_of(all: &[Library<'_>], host: &Library<'_>, symbol: &CStr) -> Option<Route> {
     let exporter = |library| Some(route(library, foreign(library, symbol)?));

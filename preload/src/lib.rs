@@ -303,8 +303,8 @@ pub unsafe extern "C-unwind" fn llama_sampler_get_seed(smpl: *const llama_sample
     }
 }
 
-/// Stand-in for `llama_sampler_copy`, which aborts if one of the two was replaced by the built-in
-/// (`llama_set_sampler`) and the other was not. In that case the built-in is copied.
+/// Stand-in for `llama_sampler_copy`, which aborts if one of the two samplers was replaced by the
+/// built-in (`llama_set_sampler`) and the other was not. In that case the built-in is copied.
 ///
 /// # Safety
 /// `src` and `dst` meet the requirements of llama.h.

@@ -24,8 +24,8 @@ use crate::settings::{say, settings, verbose};
 /// llama.cpp contains.
 const IN_LLAMA_CPP: &[u8] = b"llama_model_load";
 
-/// The number of tokens that were sampled, and of those that were sampled straight from the logits.
-/// They are counted only if they will be reported.
+/// The number of tokens that were sampled. [`DIRECT`] counts those that were sampled straight from
+/// the logits. Tokens are counted only if that will be reported.
 static SAMPLED: AtomicU64 = AtomicU64::new(0);
 static DIRECT: AtomicU64 = AtomicU64::new(0);
 

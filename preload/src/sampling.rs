@@ -182,7 +182,7 @@ unsafe fn enter(
 }
 
 /// Stand-in for `llama_get_sampled_probs_ith`, the first query of a sampling host: runs the chain
-/// here, if all its members are this library's.
+/// before it answers, if all members are this library's.
 ///
 /// # Safety
 /// The arguments meet the requirements of llama.h.

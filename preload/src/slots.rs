@@ -1,10 +1,9 @@
 //! The words of memory through which the libraries of the process call llama.cpp's sampler
 //! functions. Attaching points them at the stand-ins, and detaching restores them.
 //!
-//! An import is pointed at a stand-in if the dynamic linker would have bound it to this library,
-//! had this library been loaded first. It must have a name that this library exports, and lead to
-//! the llama.cpp that is served. A word that leads anywhere else belongs to other code, and is not
-//! changed.
+//! An import is pointed at a stand-in if the dynamic linker would have bound it to this library
+//! under LD_PRELOAD. It must have a name that this library exports, and lead to the llama.cpp that
+//! is served. A word that leads anywhere else belongs to other code, and is not changed.
 //!
 //! A word is written in one step, so a thread that calls through it gets either the old or the new
 //! function. If the dynamic linker has made it read-only, its page is made writable meanwhile.
@@ -45,7 +44,7 @@ pub fn are_aside() -> bool {
     ARE_ASIDE.load(Ordering::SeqCst)
 }
 
-/// Makes the stand-ins pass every call on, or ends that.
+/// Makes the stand-ins pass every call on to the host, or decide on calls again.
 pub fn step_aside(aside: bool) {
     ARE_ASIDE.store(aside, Ordering::SeqCst);
 }
@@ -61,10 +60,11 @@ pub struct Bent {
 /// The order in which the functions are pointed at the stand-ins.
 ///
 /// A watched call needs every query of the host, and a call that is sampled straight from the
-/// logits answers them. So the functions that sample are pointed here last, and restored first. The
-/// functions that make samplers come before them: until then no chain has members of this library.
-/// The functions that must recognise this library's samplers are first, and are never restored: the
-/// samplers live on, and llama.cpp ends the process if one is copied to one of its own.
+/// logits answers them. So the functions that sample are pointed at the stand-ins last, and
+/// restored first. The functions that make samplers come before them: until then no chain has
+/// members of this library. The functions that must recognise this library's samplers are first,
+/// and are never restored: the samplers live on, and llama.cpp ends the process if one is copied to
+/// one of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Turn {
     Knowing,
@@ -211,8 +211,8 @@ struct Look {
     refused: Option<io::Error>,
 }
 
-/// Points the imports that lead to llama.cpp at the stand-ins, unless they already are, and returns
-/// their number. After an error none is changed.
+/// Points the imports that lead to llama.cpp at the stand-ins, and returns the number of those that
+/// were not pointed there before. After an error none is changed.
 pub fn bend(bent: &mut Vec<Bent>) -> Result<usize, Failure> {
     let global = Global::ask();
     let first = with_memory(|all, memory| {

@@ -5,7 +5,7 @@
 //! It saves the argument registers of the C calling conventions (System V x86-64, AAPCS64, Windows
 //! x86-64), and the addresses of the stacked arguments and of the return address. Frames are
 //! described for the unwinder, since exceptions that the host throws during the decision pass
-//! through.
+//! through them.
 //!
 //! On Windows integers and floating-point numbers share one numbering. The first four arguments are
 //! in registers, whose kind depends on their types. The return address is followed by room for
@@ -405,7 +405,7 @@ macro_rules! beginning {
     };
 }
 
-/// Calls `host` with the registers of `saved`, and this many words of the stack.
+/// Calls `host` with the registers of `saved`, and the words of `stack` as stacked arguments.
 ///
 /// # Safety
 /// `host` is the function that `saved` is a call of.

@@ -1,9 +1,9 @@
 //! Destructors of a thread's data, for the standard library and other crates.
 //!
 //! `thread_local!` registers them with the C library's `__cxa_thread_atexit_impl`, which takes the
-//! dynamic linker's lock: see `llama_sieve::per_thread`. Within this library, and nowhere else, the
-//! definition here is found instead. The lock keeps a library loaded until its destructors have
-//! run, which this library ensures anyway (`-z nodelete`).
+//! dynamic linker's lock: see `llama_sieve::per_thread`. Within this library, and nowhere else,
+//! this module's definition is found instead. The lock keeps a library loaded until its destructors
+//! have run, which this library ensures anyway (`-z nodelete`).
 
 use std::arch::global_asm;
 use std::ffi::{c_int, c_void};

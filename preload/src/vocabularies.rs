@@ -72,7 +72,7 @@ pub fn forget(model: *mut llama_model) {
     }
 }
 
-/// Forgets all vocabularies. From now on models may be freed without a call of the stand-in.
+/// Forgets all vocabularies, since from now on models may be freed without a call of the stand-in.
 pub fn forget_all() {
     GIVEN_OUT.lock().clear();
     for recent in &RECENT {

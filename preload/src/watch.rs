@@ -65,8 +65,8 @@ thread_local! {
     static REHEARSED: PerThread<Cell<Option<Box<Rehearsed>>>> = const { PerThread::new() };
 }
 
-/// Keeps the candidates that this library left of these logits; `begins` are those that the chain
-/// began with. Returns false if there is too little memory.
+/// Keeps the candidates that copies of the chain left, and the logits of the output at that time.
+/// `begins` are the logits that the chain began with. Returns false if there is too little memory.
 pub fn keep(logits: &[f32], begins: &[f32], left: Candidates<'_>) -> bool {
     let kept = PerThread::with(&REHEARSED, Cell::take).flatten();
     let mut rehearsed = kept.unwrap_or_default();
@@ -120,7 +120,7 @@ pub struct Seen {
     applied: bool,
     /// True if a sampler that is not a budget was applied before the chain.
     before: bool,
-    /// True if a budget was applied before the chain that was not known when the copies ran.
+    /// True if a budget that was not known when the copies ran was applied before the chain.
     new_budget: bool,
     /// True once the chain has been applied. It is followed by a grammar's check of the token and,
     /// if that rejects it, by the same steps once more.

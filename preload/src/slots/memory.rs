@@ -31,8 +31,9 @@ mod of_windows {
     pub struct Memory;
 
     impl Memory {
-        /// Makes the page of this address writable, and returns the result of `write`, which runs
-        /// meanwhile; `None` if there is no memory at the address.
+        /// Makes the page of this address writable, calls `write`, restores the page's access, and
+        /// returns the result. Returns `None` without calling `write` if there is no memory at the
+        /// address.
         pub fn while_writable<T>(
             &self,
             place: usize,
@@ -89,8 +90,9 @@ mod of_linux {
     }
 
     impl Memory {
-        /// Makes the page of this address writable, and returns the result of `write`, which runs
-        /// meanwhile; `None` if there is no memory at the address.
+        /// Makes the page of this address writable, calls `write`, restores the page's access, and
+        /// returns the result. Returns `None` without calling `write` if there is no memory at the
+        /// address.
         pub fn while_writable<T>(
             &self,
             place: usize,
