@@ -85,7 +85,8 @@ fn beside(
     [with, without].map(HostSampler::chain)
 }
 
-/// Makes rows for a cut that llama.cpp does not have: after a top-k, before temperature and draw.
+/// Makes a row for each cut that llama.cpp does not have: the cut comes after a top-k and before
+/// temperature and draw.
 macro_rules! cuts {
     ($($name:literal: $make:expr,)*) => {
         [$(

@@ -161,7 +161,8 @@ impl World {
         }
     }
 
-    /// Calls `measured` with the work of each row of [`COUNTED`], after what is not part of it.
+    /// Calls `measured` with the work of each row of [`COUNTED`]. Preparations are outside that
+    /// call.
     pub fn count(&self, measured: fn(&mut dyn FnMut())) {
         let patterns = self.patterns();
         let [texts, patterns] = [&self.texts, &patterns].map(|texts| bytes_of(texts));
@@ -188,7 +189,7 @@ impl World {
         measured(&mut || self.follow(&breaker, &mut array));
     }
 
-    /// [`follow`](Self::follow) without the host.
+    /// Does what [`follow`](Self::follow) does, without the host.
     fn follow_with(&self, sampler: &mut impl Sampler, data: &mut [TokenData]) {
         for &token in &self.tokens {
             sampler.accept(token);

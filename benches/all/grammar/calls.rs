@@ -14,7 +14,7 @@ use crate::samplers::{chain, dist, min_p, temp, top_k, top_p};
 use crate::support::arrays::{Rng, peaked};
 use crate::support::{Array, HostSampler};
 
-/// The number of walks, and how often each is repeated.
+/// The number of walks. Each is repeated [`ROUNDS`] times.
 const WALKS: usize = 4;
 const ROUNDS: usize = 9;
 /// The numbers of checks and of copies that are timed together, since the clock is too coarse for
