@@ -126,7 +126,7 @@ fn walk_all(trie: &Arc<Trie>, descriptors: &Descriptors) {
     }
 }
 
-/// An allowed value, made of few different tokens, so that values share their beginnings.
+/// An allowed value, made of few different tokens, so that values share prefixes.
 #[derive(Arbitrary, Debug)]
 struct Value {
     name: u8,

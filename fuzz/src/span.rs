@@ -101,7 +101,7 @@ impl Span {
     }
 
     /// Returns the tokens that `apply` allows; `None` means all. In greedy mode this may complete
-    /// the span, at a value that is the beginning of others.
+    /// the span, at a value that is a prefix of others.
     pub fn allowed(&mut self, data: &[TokenData], greedy: bool) -> Option<Vec<i32>> {
         let prefix = self.prefix.clone()?;
         let children = self.children(&prefix);
@@ -160,7 +160,7 @@ impl Span {
     }
 }
 
-/// Index of the largest logit, the first of equals; NaN counts as minus infinity.
+/// Returns the index of the largest logit, the first of equals; NaN counts as minus infinity.
 pub fn first_best(data: &[TokenData]) -> Option<usize> {
     let mut best: Option<usize> = None;
     for (i, candidate) in data.iter().enumerate() {
@@ -171,7 +171,7 @@ pub fn first_best(data: &[TokenData]) -> Option<usize> {
     best
 }
 
-/// NaN counts as minus infinity.
+/// Returns the logit; minus infinity for NaN.
 pub fn as_number(logit: f32) -> f32 {
     if logit.is_nan() {
         f32::NEG_INFINITY

@@ -101,10 +101,10 @@ unsafe fn chain_sample(
     }
 }
 
-/// Checks the candidates that `token` was drawn from, if one was.
+/// Checks the candidates that `token` was drawn from, if there is a token.
 ///
 /// # Safety
-/// `chain` is NULL or alive, and what it sampled from is there.
+/// `chain` is NULL or alive, and so are the logits that it sampled from.
 unsafe fn candidates(chain: *mut llama_sampler, token: Option<i32>, cap: usize) {
     let unwritten = TokenData {
         id: -7,

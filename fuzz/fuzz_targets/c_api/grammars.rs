@@ -53,7 +53,7 @@ const TAGS: [&CStr; 3] = [
 ];
 
 impl Text {
-    /// The text is short, since a long one would only be slower.
+    /// Returns the text, cut short, since a long one would only be slower.
     fn get(&self, good: &[&CStr]) -> Option<CString> {
         match self {
             Text::Null => None,
