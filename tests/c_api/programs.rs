@@ -192,7 +192,7 @@ fn denormal_numbers_may_be_flushed() {
     assert_eq!(said, "the same with denormals flushed\n");
 }
 
-/// Not run under sanitizers, which need more stack.
+/// Runs the program without sanitizers, which need more stack.
 #[test]
 fn the_stack_of_a_coroutine_is_large_enough() {
     let build = Build::new("stack", "c-tests/stack.c");

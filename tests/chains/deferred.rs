@@ -89,8 +89,8 @@ impl Chains {
         chains
     }
 
-    /// Returns chains with top-p, on logits of which between few and nearly all are kept, and none
-    /// to nearly all are tied.
+    /// Returns chains with top-p, on logits such that few to nearly all are kept, and none to
+    /// nearly all are tied.
     fn of_nucleus(rng: &mut Rng) -> Self {
         let n = match rng.below(20) {
             0..=2 => 1 + rng.below(300),

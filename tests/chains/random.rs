@@ -84,8 +84,8 @@ impl Chains {
     /// Applies the members one by one.
     ///
     /// If members turn infinities into NaN, the members after them do not run, on either side,
-    /// since NaN is the only input for which built-ins that sort or compare are undefined. Nor do
-    /// they run on an empty array, on which built-ins abort.
+    /// since NaN is the only input for which built-ins that sort or compare are undefined. They do
+    /// not run on an empty array either, since built-ins abort on it.
     fn step(&self, input: &Array, rng: &mut Rng) -> Result<(), String> {
         let (mut ours, mut theirs) = (input.clone(), input.clone());
         for i in 0..self.len {

@@ -9,8 +9,8 @@ use vendor_llama_cpp::paths;
 use crate::toolchain::empty_folder;
 use crate::{answer, call, installed};
 
-/// Seconds of the processor. No machine is as slow as those that need minutes for one of these
-/// files.
+/// The processor time, in seconds, within which each file must be refused. It suffices on any
+/// machine, while a program that does not bound its work needs minutes for one of these files.
 const AT_ONCE: libc::rlim_t = 20;
 
 const SHT_DYNSYM: u32 = 11;
@@ -74,8 +74,8 @@ fn long_names() -> Vec<u8> {
     bytes
 }
 
-/// Lets the kernel end the command where it takes longer than [`AT_ONCE`]: of its own time, for
-/// others may have the processor meanwhile.
+/// Makes the kernel end the command if it uses more than [`AT_ONCE`]. Time in which other processes
+/// have the processor does not count.
 fn at_once(mut command: Command) -> Command {
     let limit = libc::rlimit {
         rlim_cur: AT_ONCE,
@@ -120,7 +120,7 @@ fn what_pretends_to_be_a_library_is_answered_at_once() {
     }
 }
 
-/// A real library that is cut off anywhere, or has a wrong byte near its beginning.
+/// Checks a real library that is cut off anywhere, or has a wrong byte near its beginning.
 #[test]
 fn a_damaged_library_is_answered() {
     let library = fs::read(paths::shared_library()).expect("it was built");

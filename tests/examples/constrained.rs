@@ -44,7 +44,7 @@ fn c_example(name: &str) -> Program {
         .build()
 }
 
-/// Values with common beginnings, one of which is the beginning of another.
+/// Values with common prefixes, one of which is itself a prefix of another.
 const MANY: &str = "Abinadab,Jehoshaphat,Jeroboam the son of Nebat,the king,the king of Assyria";
 
 /// Texts that would break a payload or a grammar if they were not escaped.
@@ -234,7 +234,8 @@ fn the_record_of_the_grammar_is_the_baseline() {
     assert!(number(&grammar, "skip_ratio_mean") > 0.9, "{grammar}");
 }
 
-/// Text by a schema: what is appended unsampled is JSON that the schema allows, and spares passes.
+/// Generates text by a schema. Tokens that are appended without sampling follow the schema, too,
+/// and save forward passes.
 #[test]
 fn the_record_of_a_schema() {
     let Some(example) = rust_example("the_record_of_a_schema") else {
@@ -271,7 +272,8 @@ fn the_record_of_a_schema() {
     assert!(number(&record, "tokens_per_second_vs_sampled") > 0.0);
 }
 
-/// Wrong options of both, with the exit code and what the message must name.
+/// Wrong options of both examples, each with the exit code and the words that the message must
+/// contain.
 const WRONG: [(&[&str], i32, &[&str]); 9] = [
     (&["--choice", "a"], 2, &["--choice"]),
     (&["--choices"], 2, &["--choices"]),

@@ -105,8 +105,8 @@ impl Language {
     }
 }
 
-/// Copies what differs of a folder, but for what npm installed or cargo built there. What is the
-/// same is left alone: another test may be running it.
+/// Copies the files of a folder that differ, except those that npm installed or cargo built there.
+/// Equal files are left alone, since another test may be running them.
 fn copy_folder(from: &Path, to: &Path) {
     fs::create_dir_all(to).expect("the target directory is writable");
     for entry in fs::read_dir(from).expect("the folder is there") {
@@ -207,9 +207,9 @@ fn node_folder() -> Option<PathBuf> {
     installed("examples/node", "koffi")
 }
 
-/// Runs the runner's own tests with node's test runner. They check, among others, that a constraint
-/// is set before its span and cleared after it, even if it is cancelled, and that two streams can
-/// run at once.
+/// Runs the runner's own tests with node's test runner. They check, among other things, that a
+/// constraint is set before its span and cleared after it, even if it is cancelled, and that two
+/// streams can run at once.
 #[test]
 fn the_runner_in_node() {
     let Some(folder) = node_folder() else {

@@ -60,7 +60,7 @@ impl Wait {
         HostSampler::new(ours)
     }
 
-    /// Makes both samplers; `None` if both refuse the triggers, which is fine.
+    /// Makes both samplers; `None` if both refuse the triggers.
     pub fn pair(&self, grammar: &[u8], vocabulary: &Vocabulary) -> Option<Pair> {
         let (text, root) = (c_string(grammar), c"root");
         let texts: Vec<CString> = self.texts.iter().map(|text| c_string(text)).collect();

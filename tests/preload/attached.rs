@@ -223,7 +223,7 @@ fn a_program_with_llama_cpp_linked_in_is_told_what_to_do() {
     }
 }
 
-/// Returns a run of a program that is attached to before its main function.
+/// Returns a run of a program to which the library is attached before its main function.
 fn attached(program: &Path) -> Run<'_> {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
     let library = LIBRARY.get_or_init(|| {

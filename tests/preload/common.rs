@@ -195,8 +195,9 @@ fn what_is_switched_off_may_be_the_hosts() {
     }
 }
 
-/// xllamacpp is built in this way. Only samplers that the common library makes are replaced there,
-/// not those that llama.cpp makes for itself, even while one of its own constructors runs.
+/// Tests a common library that contains llama.cpp, as in xllamacpp. Only samplers that the common
+/// library makes are replaced there, not those that llama.cpp makes for itself, even while one of
+/// its own constructors runs.
 #[test]
 fn a_server_in_one_library_with_llama_cpp_samples_the_same() {
     let library = common_library("preload_one_library", objects(), true);

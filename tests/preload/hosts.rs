@@ -48,7 +48,8 @@ fn it_needs_no_system_call_of_its_own() {
     }
 }
 
-/// With the same soname, ldconfig would take it for libllama_sieve.so.0 if both are installed.
+/// With the same soname, ldconfig would take the preload library for libllama_sieve.so.0 if both
+/// are installed.
 #[test]
 fn it_has_a_soname_of_its_own() {
     let mut readelf = Command::new("readelf");

@@ -457,7 +457,7 @@ fn said(run: Run<'_>, mutant: &str, kind: &str) -> Said {
     run.arg(model()).arg(12).arg(kind).said()
 }
 
-/// Returns the kinds of which some samplers were replaced, except the functions that sample.
+/// Returns the kinds with at least one replaced sampler, except the functions that sample.
 fn ours(said: &Said) -> BTreeSet<String> {
     let made = made(said).into_keys();
     let ours = made.filter_map(|key| Some(key.strip_suffix(": ours")?.to_owned()));

@@ -57,7 +57,7 @@ impl Old {
     }
 }
 
-/// The beginnings of lines that the host prints for calls whose arguments never change.
+/// The prefixes of lines that the host prints for calls whose arguments never change.
 const OURS: [&str; 3] = ["host: min_p(", "host: temp(", "host: dist("];
 /// Returns the lines of `out` that begin with none of these.
 fn without(out: &str, beginnings: &[&str]) -> String {
@@ -120,7 +120,7 @@ fn a_build_with_five_penalties_and_the_new_dry() {
     assert_eq!(off, old.alone());
 }
 
-/// Its calls contradict that.
+/// Tests a build number in the environment that the host's calls contradict.
 #[test]
 fn a_named_build_that_cannot_be() {
     let modern = modern("misnamed", &[]);

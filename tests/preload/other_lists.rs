@@ -10,8 +10,8 @@ use crate::preloaded::{made, preloaded, warnings};
 use crate::programs::{Run, Said, build, model, source};
 use crate::toolchain::{Build, empty_folder};
 
-/// A parameter: its type, its name, and what the program and the host, where it clones a sampler,
-/// pass for it, given today's arguments.
+/// A parameter: its type, its name, and two expressions in terms of today's arguments. The program
+/// passes the first, and the host passes the second when it clones a sampler.
 type Parameter = [&'static str; 4];
 
 const PARAMETERS: [Parameter; 19] = [
@@ -156,7 +156,7 @@ fn lists(name: &str) -> [List; 3] {
     }
 }
 
-/// Returns what is said of each parameter of a list, separated by commas.
+/// Returns the result of `said` for each parameter of a list, separated by commas.
 fn of_each(names: &str, said: impl Fn(&Parameter) -> String) -> String {
     let of = |name| PARAMETERS.iter().find(|p| p[1] == name).map(&said);
     let of_each = names.split(' ').map(|name| of(name).expect("a parameter"));

@@ -373,7 +373,7 @@ fn a_host_that_changes_is_found_out() {
     }
 }
 
-/// It is also found if it shows in the next chain.
+/// A change is also found if it shows in the next chain.
 #[test]
 fn a_host_that_changes_is_found_out_by_the_next_chain() {
     for (program, name) in programs() {

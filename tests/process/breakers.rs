@@ -8,8 +8,8 @@ use llama_sieve::Token;
 use llama_sieve::samplers::Breakers;
 use llama_sieve::vocabulary::Vocabulary;
 
-/// A vocabulary in which every token ends with " -", with which the breakers begin. It counts the
-/// tokenised texts.
+/// A vocabulary in which every token ends with " -", the common prefix of the breakers. It counts
+/// the tokenised texts.
 #[derive(Debug)]
 struct Dashes {
     n_tokens: usize,

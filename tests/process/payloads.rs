@@ -75,8 +75,8 @@ fn what_a_payload_is_given_grows_as_its_length() {
     }
 }
 
-/// The largest possible token in a payload of a hundred bytes. No table may be as large as the
-/// token.
+/// Reads the largest possible token in a payload of a hundred bytes. No table may be as large as
+/// the token.
 #[test]
 fn a_large_token_takes_no_memory() {
     let _alone = alone();

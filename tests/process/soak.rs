@@ -2,8 +2,8 @@
 //! change at random. A chain of this library's samplers and a chain of built-ins sample from the
 //! same logits, some of which are rounded as those of a model in half precision are.
 //!
-//! Judged at every token: both sides left the same candidates and chose the same one, and it is one
-//! that a naive model of the constraint allows; at the end: memory is flat. Each thread makes 20
+//! At every token both sides must leave the same candidates and choose the same token, which a
+//! naive model of the constraint must allow. At the end memory must be flat. Each thread makes 20
 //! chains, the same on every machine; LLAMA_SIEVE_SOAK_SECONDS sets a length instead. From two
 //! minutes on, the resident set after the first minute and at the end must lie within 2 %.
 
@@ -22,9 +22,9 @@ use vendor_llama_cpp::{Context, Model, sys};
 
 const THREADS: u64 = 8;
 const N_CTX: u32 = 192;
-/// The chains that a thread makes where no length is set.
+/// The number of chains that a thread makes if no length is set.
 const CHAINS: usize = 20;
-/// From this length on memory is judged: a shorter run ends while its allocators still warm up.
+/// The shortest run whose memory is checked: a shorter one ends while its allocators still warm up.
 const JUDGED_FROM: Duration = Duration::from_secs(120);
 
 #[derive(Debug, Default)]
@@ -75,7 +75,7 @@ impl Naive {
     }
 }
 
-/// Returns sequences of equal length, so that none is the beginning of another.
+/// Returns sequences of equal length, so that none is a prefix of another.
 fn sequences(rng: &mut Rng, n_vocab: usize) -> Vec<Vec<i32>> {
     let length = 1 + rng.below(4);
     // Few different tokens, so that sequences share beginnings.
@@ -243,7 +243,7 @@ impl Chains {
     }
 }
 
-/// Makes and checks chains until `end`, or [`CHAINS`] of them where there is none.
+/// Makes and checks chains until `end`, or [`CHAINS`] of them if there is none.
 fn work(model: &Model, thread: u64, end: Option<Instant>, counters: &Counters) {
     let mut rng = fresh_rng(&format!("thread {thread} of the soak"));
     let n_vocab = model.n_vocab();

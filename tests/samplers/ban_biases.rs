@@ -1,5 +1,5 @@
 //! Tests biased texts on vocabularies of llama.cpp, against their definition: a comparison of the
-//! text's end with every beginning of every text.
+//! text's end with every prefix of every biased text.
 
 use std::ffi::{CString, c_char};
 
@@ -28,7 +28,7 @@ fn sampler(vocabulary: &Vocabulary, texts: &[Vec<u8>], flags: u32, bias: f32) ->
     })
 }
 
-/// Returns the lengths of the beginnings of a text: each byte, or each character if `folds`.
+/// Returns the lengths of the prefixes of a text: each byte, or each character if `folds`.
 fn lengths(text: &[u8], folds: bool) -> Vec<usize> {
     let is_end = |&n: &usize| !folds || n == text.len() || !matches!(text[n], 0x80..0xC0);
     (1..=text.len()).filter(is_end).collect()

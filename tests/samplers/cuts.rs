@@ -181,7 +181,7 @@ fn neighbouring_probabilities_are_told_apart() {
     }
 }
 
-/// Returns how many of the descending probabilities top-h keeps.
+/// Returns the number of descending probabilities that top-h keeps.
 fn top_h(alpha: f64, entropy_of_all: f64, descending: &[f64]) -> usize {
     let mut n = 0;
     for (i, &p) in descending.iter().enumerate() {

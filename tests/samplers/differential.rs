@@ -116,8 +116,8 @@ fn compare_two(member: &Member, pair: &mut Pair, rng: &mut Rng, told: &str) {
 
 /// Some built-ins copy only the history and keep their parameters, and others copy everything.
 /// Three samplers of one kind are copied onto each other in any order, with many tokens in between.
-/// Penalties with different windows must then count the same tokens as the built-in. Two of which
-/// only one is switched off cannot be copied: the built-ins abort.
+/// Penalties with different windows must then count the same tokens as the built-in. If only one of
+/// two is switched off, they cannot be copied: the built-ins abort.
 #[test]
 fn a_copy_of_one_with_other_parameters() {
     llama_sieve::log::set_sink(Some(std::sync::Arc::new(|_, _| {})));

@@ -15,7 +15,7 @@ fn refused(right: &Array, spoil: impl FnOnce(&mut Array)) {
     assert!(same(right, &wrong).is_err(), "{wrong:?}");
 }
 
-/// Zeros of both signs differ. The bits of a NaN do not matter, but a number is none.
+/// Zeros of both signs differ. The bits of a NaN do not matter, but a number does not equal NaN.
 #[test]
 fn zeros_have_signs_and_nan_has_none() {
     let zero = Array::of_logits([0.0, 1.0]);
@@ -28,7 +28,8 @@ fn zeros_have_signs_and_nan_has_none() {
     assert_eq!(same(&other, &array), Ok(()));
 }
 
-/// One fault of every kind, in arrays of every kind: those of a unit in the last place, too.
+/// Tests one fault of every kind in arrays of every kind, including faults of one unit in the last
+/// place.
 #[test]
 fn a_fault_in_any_array() {
     let mut rng = fresh_rng("oracle");

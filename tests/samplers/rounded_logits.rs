@@ -13,7 +13,8 @@ use crate::support::compare::same;
 use crate::support::straight::Straight;
 use crate::support::{Grid, HostSampler, both, fresh_rng, number_from_env, replay};
 
-/// Usually the smallest: ties are as frequent, and a million tokens take hours less.
+/// The sizes of vocabularies, mostly the smallest: ties are as frequent, and a million tokens take
+/// hours less.
 const SIZES: [usize; 8] = [
     32_000, 32_000, 32_000, 32_000, 32_000, 50_257, 128_256, 151_936,
 ];

@@ -76,7 +76,7 @@ fn check_what_is_left(member: &Member, sampler: &HostSampler, mut array: Array, 
     sampler.accept(left[0]);
 }
 
-/// NaN that arises from finite logits, as it does in the built-ins.
+/// Tests NaN that arises from finite logits, as it does in the built-ins.
 #[test]
 fn nan_that_a_chain_makes() {
     llama_sieve::log::set_sink(Some(Arc::new(|_, _| {})));
@@ -166,7 +166,7 @@ fn adaptive_p_accepts_no_token() {
     assert_eq!(same(&a, &b), Ok(()));
 }
 
-/// A vocabulary of these pieces, of which the one at `end` ends a text.
+/// A vocabulary of these pieces. The one at `end` ends a text.
 #[derive(Debug)]
 struct Pieces {
     pieces: Vec<Vec<u8>>,

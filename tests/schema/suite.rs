@@ -144,8 +144,8 @@ fn the_official_suite() {
     );
 }
 
-/// The suite's texts of formats: none that is invalid is accepted as one of the format, and none
-/// that is valid as one that is not of the format.
+/// Checks the suite's texts of formats: no invalid one is accepted as a text of the format, and no
+/// valid one as a text that does not have the format.
 #[test]
 #[ignore = "ci/json-schema-suite gets the suite and runs it"]
 fn the_suites_texts_of_formats() {

@@ -35,7 +35,7 @@ fn stats_are_the_metrics_of_the_same_logits() {
     }
 }
 
-/// Tests this for a chain's candidates, too, whose indices are not their ids.
+/// Tests the candidates of a chain, too, whose indices are not their ids.
 #[test]
 fn stats_of_candidates_are_the_metrics_of_their_logits() {
     let mut rng = fresh_rng("stats_of_candidates_are_the_metrics_of_their_logits");

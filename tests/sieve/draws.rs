@@ -11,8 +11,8 @@ use llama_sieve::sieve::{Method, Order, Params, RngKind, Sieve};
 
 const DRAWS: usize = 1_000_000;
 
-/// Returns by how many standard deviations the counts differ from the expected ones. Bins with few
-/// expected counts are merged.
+/// Returns the number of standard deviations by which the counts differ from the expected ones.
+/// Bins with few expected counts are merged.
 fn deviation(counts: &[usize], p: &[f64], draws: usize) -> f64 {
     let (mut chi_square, mut bins) = (0.0, 0);
     let (mut few, mut few_expected) = (0, 0.0);

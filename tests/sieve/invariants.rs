@@ -130,7 +130,7 @@ fn workspace_is_reused_and_never_shrinks() {
     }
 }
 
-/// This holds whatever the parameters were before.
+/// New parameters take effect whatever the parameters were before.
 #[test]
 fn other_parameters_act_as_those_of_a_new_sieve() {
     let mut rng = fresh_rng("other_parameters_act_as_those_of_a_new_sieve");

@@ -519,8 +519,8 @@ fn a_grammar_in_a_slot_is_cloned_and_not_saved() {
     );
 }
 
-/// A sampler in a slot that no stage names does nothing, nor does a stage without a sampler. A
-/// sampler that is put into a slot begins anew.
+/// A sampler in a slot that no stage names does nothing, and neither does a stage without a
+/// sampler. A sampler that is put into a slot begins anew.
 #[test]
 fn a_slot_counts_where_a_stage_names_it() {
     let params = Params {

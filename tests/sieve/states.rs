@@ -200,7 +200,7 @@ fn states_of_earlier_versions_are_read() {
     assert_eq!(try_load(&mut sieve(kind, 3), &without), 0);
 }
 
-/// A state written by the library before states had parameters.
+/// Loads a state that the library wrote before states had parameters.
 #[test]
 fn a_state_that_was_kept_goes_on() {
     const KEPT: &str = "4c5353540100000000000000140000000b000000000000001400000000000000417f02763d74afd7\

@@ -24,8 +24,9 @@ pub fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// An empty folder of the target directory for one test. Tests run side by side: each needs its own
-/// name. A run under valgrind has its own folders, for `ci/sanitize` runs it beside other tests.
+/// Returns an empty folder in the target directory for one test. Tests run in parallel, so each
+/// needs its own name. A run under valgrind has its own folders, since `ci/sanitize` runs it in
+/// parallel with other tests.
 pub fn empty_folder(name: &str) -> PathBuf {
     let mut folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
     if under_valgrind() {
@@ -39,15 +40,15 @@ pub fn empty_folder(name: &str) -> PathBuf {
     folder
 }
 
-/// Copies a program that is to be run, in a process of its own. What this process writes is open
-/// for a moment in the children that other tests are starting, and no file that is open to be
-/// written can be run.
+/// Copies a program that is to be run, by a separate process. A file that this process writes is
+/// open for a moment in the children that other tests start, and a file that is open for writing
+/// cannot be run.
 pub fn copy_program(from: &Path, to: &Path) {
     succeed(Command::new("cp").arg(from).arg(to));
 }
 
-/// The library that cargo built for this test: `libllama_sieve.a` or `libllama_sieve.so`, beside
-/// the test executable.
+/// Returns the path of the library that cargo built for this test: `libllama_sieve.a` or
+/// `libllama_sieve.so`, next to the test executable.
 pub fn our_library(link: Link) -> PathBuf {
     let test = std::env::current_exe().expect("a test knows its path");
     let folder = test.parent().expect("a test is in a folder");

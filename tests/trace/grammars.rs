@@ -1,5 +1,5 @@
-//! The record of a grammar: what it expected, what it forced, where it waited for its trigger, and
-//! none of it where texts are left out.
+//! The record of a grammar: what it expected, what it forced, and where it waited for its trigger.
+//! If texts are left out, so are the expected and the forced ones.
 
 use llama_sieve::ffi::chain::{llama_sieve_chain_sample, llama_sieve_chain_sample_logits};
 use llama_sieve::ffi::grammar::between::llama_sieve_grammar_forced;
@@ -62,7 +62,7 @@ fn sample(grammar: *mut llama_sampler, model: &Model, wanted: &[i32]) {
     }
 }
 
-/// The lines of the tokens that are recorded meanwhile.
+/// Returns the lines of the tokens that are recorded while `run` runs.
 fn recorded_tokens(options: &str, run: impl FnOnce()) -> Vec<Value> {
     let lines = Lines::begin(options);
     run();
@@ -73,13 +73,13 @@ fn recorded_tokens(options: &str, run: impl FnOnce()) -> Vec<Value> {
     tokens(&lines).into_iter().cloned().collect()
 }
 
-/// The first stages of the tokens that are recorded meanwhile.
+/// Returns the first stages of the tokens that are recorded while `run` runs.
 fn recorded(options: &str, run: impl FnOnce()) -> Vec<Value> {
     let lines = recorded_tokens(options, run);
     lines.iter().map(|line| line["stages"][0].clone()).collect()
 }
 
-/// The bytes that must follow, by the function that hosts ask.
+/// Returns the bytes that must follow, from the function that hosts call.
 fn forced(grammar: *const llama_sampler) -> Vec<u8> {
     let mut bytes = vec![0_u8; 1000];
     // SAFETY: the grammar lives, and there is that much room.
@@ -88,7 +88,7 @@ fn forced(grammar: *const llama_sampler) -> Vec<u8> {
     bytes
 }
 
-/// The bytes of a token or a span of a line.
+/// Returns the bytes of a token or a span of a line.
 fn bytes_of(piece: &Value) -> Vec<u8> {
     match piece["text"].as_str() {
         Some(text) => text.into(),
@@ -141,7 +141,7 @@ const SCHEMA: &std::ffi::CStr = cr#"{
     "additionalProperties": false
 }"#;
 
-/// Makes a token likely: half a character, after which there are few others.
+/// Returns a bias that makes a token likely: half a character, after which there are few others.
 fn likely(model: &Model, token: i32) -> HostSampler {
     let bias = llama_logit_bias { token, bias: 9.0 };
     let n_vocab = model.n_vocab() as i32;

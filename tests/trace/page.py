@@ -1,9 +1,9 @@
 """Drives the page of a trace in Chromium: `ci/trace-page`.
 
 Opens a run of 100,000 tokens, two runs beside each other, and hostile texts; clicks, types,
-scrolls, and measures what is promised of the page: it opens within 3 s, has at most 500 nodes in
-view, and no step of scrolling takes more than 50 ms. On a busy machine others have the processor in
-between: what counts is the browser's own time of the processor, or the quickest of several tries.
+scrolls, and measures three promises: the page opens within 3 s, it has at most 500 nodes in view,
+and no step of scrolling takes more than 50 ms. On a busy machine other processes interrupt the
+browser, so the check uses the browser's own processor time, or the quickest of several tries.
 """
 
 import json
@@ -64,7 +64,8 @@ def wait(page, state="ready", seconds=600):
 
 
 def until(page, is_so, seconds=600):
-    """Waits for what the page says: its policy lets no condition be evaluated in it."""
+    """Waits until the condition `is_so` about the page is true. It is evaluated here, since the
+    policy of the page forbids evaluating it there."""
     for _ in range(20 * seconds):
         if is_so():
             return
@@ -73,7 +74,7 @@ def until(page, is_so, seconds=600):
 
 
 def processor_times():
-    """Seconds of the processor by process, of those that this one has started."""
+    """Returns the processor seconds of each process that this one has started."""
     children, seconds = {}, {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -108,7 +109,7 @@ def check(said, what):
 
 
 def quickly_opened(browser, address):
-    """A page that has opened, and the seconds of the quickest of three times."""
+    """Returns an opened page, and the seconds of the quickest of three tries."""
     quickest = float("inf")
     for more in (True, True, False):
         before = processor_times()
@@ -269,7 +270,7 @@ def forced(browser, folder):
 
 
 def sequences(browser, folder):
-    """Several sequences: what the list and the search find, whichever is shown."""
+    """Checks that the list and the search find the tokens of all sequences, whichever is shown."""
     first = [LINES["token"](f" w{i}", i) for i in range(5)]
     second = [{**LINES["token"](" again", i), "sequence": 2} for i in range(4)]
     lines = [*first, {**LINES["SEQUENCE"], "sequence": 2}, *second]

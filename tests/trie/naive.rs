@@ -154,8 +154,8 @@ pub fn json(descriptors: &[(&str, &Naive)]) -> String {
     )
 }
 
-/// Returns sequences with shared beginnings, some of which are beginnings of others, and some of
-/// which occur twice.
+/// Returns sequences with shared prefixes, some of which are prefixes of others, and some of which
+/// occur twice.
 pub fn random_leaves(rng: &mut Rng, n: usize, n_vocab: usize) -> Vec<(Vec<i32>, String)> {
     let mut leaves: Vec<(Vec<i32>, String)> = Vec::new();
     for i in 0..n {

@@ -188,7 +188,7 @@ fn a_value_may_be_as_long_as_a_span_and_no_longer() {
     assert_eq!(leaf(&sampler).as_deref(), Some("long"));
 }
 
-/// A payload that was not parsed has not been checked.
+/// Uses a payload that was not parsed, and so was not checked.
 #[test]
 fn a_span_of_500_tokens_is_closed() {
     use llama_sieve::Sampler;
