@@ -207,8 +207,8 @@ impl Spec {
         }
     }
 
-    /// Returns the name in the table of drop-ins, our sampler, and the built-in one where its
-    /// result is defined.
+    /// Returns the name in the table of drop-ins, our sampler, and the built-in one if its result
+    /// is defined.
     fn both(&self) -> Both {
         macro_rules! both {
             ($name:literal, $ours:ident, $theirs:ident, $defined:expr, ($($argument:expr),*)) => {{

@@ -30,9 +30,9 @@
 //! - `host_constructors`: finds the functions to which calls are passed on; `routes`: keeps the
 //!   results.
 //! - `choice`: this library's sampler or the host's; `callers`: the code that calls.
-//! - `calls`: the token that a thread is sampling, and the answers to queries meanwhile; `columns`:
-//!   the data of the answers; `watch`: the steps of a host that samples itself; `proof`: the
-//!   conclusions for the process.
+//! - `calls`: the token that a thread is sampling, and the answers to queries during that;
+//!   `columns`: the data of the answers; `watch`: the steps of a host that samples itself; `proof`:
+//!   the conclusions for the process.
 //! - `extra`: members that the user wants in every chain.
 //! - `budget`: the sampler that comes before a chain.
 //! - `vocabularies`: the vocabularies that the host has returned.

@@ -6,7 +6,8 @@
 //! is served. A word that leads anywhere else belongs to other code, and is not changed.
 //!
 //! A word is written in one step, so a thread that calls through it gets either the old or the new
-//! function. If the dynamic linker has made it read-only, its page is made writable meanwhile.
+//! function. If the dynamic linker has made it read-only, its page is made writable during the
+//! write.
 //!
 //! The list of libraries stays locked from the search for the words until their pages are read-only
 //! again. The access rights of the pages are read under that lock, too. Otherwise a library could

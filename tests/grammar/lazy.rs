@@ -319,7 +319,8 @@ const TEXTS: [&str; 8] = [
     "{ \"name\" : \"x\"} <function tool>",
 ];
 
-/// Tests texts with and without tool calls. Returns how often the grammar has begun.
+/// Tests texts with and without tool calls. Returns the number of texts in which the grammar has
+/// begun.
 pub fn realistic(vocabulary: &Vocabulary, rng: &mut Rng) -> usize {
     let mut begun = 0;
     let stacks = walk::stacks(CALLS.as_bytes(), vocabulary).expect("few stacks");

@@ -85,8 +85,8 @@ const TEXT: [&str; 14] = [
 
 /// The most steps that this library may take for a search.
 pub const STEPS: usize = 20_000;
-/// The most accesses to the text that the built-in may make for a search. Where this library sees
-/// at once that nothing matches, the built-in may try everything.
+/// The most accesses to the text that the built-in may make for a search. Even if this library sees
+/// immediately that nothing matches, the built-in may try everything.
 const LOOKS: usize = 200_000;
 
 /// True if the built-in finishes its search in this text quickly.

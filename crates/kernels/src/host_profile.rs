@@ -61,12 +61,12 @@ impl Sort {
     }
 }
 
-/// The draws that use a random number when there is only one candidate.
+/// The draws that use a random number even if there is only one candidate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OneCandidateDraw {
-    /// True if the sampler dist does, as in builds since b10355.
+    /// True if the sampler dist uses one, as in builds since b10355.
     pub dist: bool,
-    /// True if `std::discrete_distribution` does, which mirostat and adaptive-p call. It does in
+    /// True if `std::discrete_distribution`, which mirostat and adaptive-p call, uses one, as in
     /// libc++ and in Microsoft's library, but not in libstdc++.
     pub discrete: bool,
 }

@@ -169,7 +169,7 @@ pub fn while_writable<T>(address: usize, write: impl FnOnce() -> T) -> io::Resul
 
 /// Returns the function that the module exports under this name; `None` also for an invalid handle.
 pub fn symbol(module: Module, name: &CStr) -> Option<NonNull<c_void>> {
-    // SAFETY: a C string; a handle that is none is an error.
+    // SAFETY: a C string; an invalid handle is an error.
     NonNull::new(unsafe { GetProcAddress(module.as_ptr(), name.as_ptr().cast()) })
 }
 

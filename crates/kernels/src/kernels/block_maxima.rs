@@ -137,7 +137,7 @@ fn in_streams(n: usize) -> impl Iterator<Item = usize> {
 }
 
 /// Writes the maxima of all blocks except the first and the last few, if loads of their registers
-/// cross cache lines. Loads whole lines instead, one in four of which two blocks share. Returns the
+/// cross cache lines. Loads whole lines instead. Two blocks share one line in four. Returns the
 /// blocks that are done. Loads that cross lines of the second-level cache take twice the time.
 #[inline(always)]
 // In bounds: there are more than a block, a group has four, and a block several times the lanes.

@@ -103,8 +103,8 @@ fn moments_and_sum<V: Vector, const IN_ORDER: bool>(
     (IN_ORDER && refused <= most).then_some(sum)
 }
 
-/// Returns `sum` plus the logits of a block, as if added one by one. For a block that cannot be
-/// added at once.
+/// Returns `sum` plus the logits of a block, as if added one by one. Called for blocks that cannot
+/// be added at once.
 #[inline(always)]
 // In bounds: a block has at most `SUM_BLOCK` candidates.
 fn in_order<V: Vector>(v: V, sum: f32, block: &[TokenData]) -> f32 {

@@ -66,8 +66,7 @@ impl Reference {
     }
 }
 
-/// Returns x, raised to the lowest number where it is lower, and e^d of that in the unit of
-/// `reference`.
+/// Returns the larger of x and the lowest number, and e^d of that in the unit of `reference`.
 #[inline(always)]
 // In bounds: `i` is below the number of coefficients.
 pub fn term<V: Vector>(v: V, x: V::F, reference: &Reference) -> (V::F, V::F) {

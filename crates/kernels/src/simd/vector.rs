@@ -174,7 +174,7 @@ pub trait Vector: Copy {
         // SAFETY: the same memory; the bits of every float are a word.
         self.store(unsafe { &mut *(to as *mut [f32]) }, x);
     }
-    /// Reads numbers of half precision.
+    /// Reads half-precision numbers.
     #[inline(always)]
     fn load_f16(self, from: &[f16]) -> Self::F {
         assert!(from.len() >= Self::LANES);
@@ -184,7 +184,7 @@ pub trait Vector: Copy {
         }
         self.load_lanes(lanes)
     }
-    /// Reads numbers of bfloat16.
+    /// Reads bfloat16 numbers.
     #[inline(always)]
     fn load_bf16(self, from: &[bf16]) -> Self::F {
         assert!(from.len() >= Self::LANES);

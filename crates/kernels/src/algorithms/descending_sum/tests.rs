@@ -248,8 +248,8 @@ fn of_keys(keys: &[f32], total: f64) -> Series<'_> {
     }
 }
 
-/// Finds the cut term by term: how many of the logits, the largest first, it takes until the sum of
-/// their probabilities reaches `p`, and the last of these.
+/// Finds the cut term by term: adds the probabilities of the logits, the largest first, until the
+/// sum reaches `p`. Returns the number of these logits, and the last of them.
 fn cut_one_by_one(logits: &[f32], sum: f32, p: f32) -> End {
     let mut sorted = logits.to_vec();
     sorted.sort_by(|a, b| b.total_cmp(a));

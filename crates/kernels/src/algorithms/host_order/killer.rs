@@ -7,9 +7,10 @@ const PER_LEVEL: usize = 4;
 /// numbers equal to `n`: at least two thirds of 200 numbers, and a larger part of longer arrays.
 /// They may be replaced by any numbers that are not less.
 ///
-/// At each level the least numbers are the pivot and those that make it the median: the median of
-/// three is the second, and of three medians the greater of two such numbers. Since they are in the
-/// first half, the others keep their order.
+/// Each level splits off the four least numbers that are left. Two are among the first three items
+/// that are compared, and two among the next three. So the greater of each two is the median of its
+/// three, and the greatest of the four is the median of these medians, which is the pivot. All four
+/// are in the first half, so the others keep their order.
 // In bounds: indices of `rest` are below its length.
 pub fn of_msvc(n: usize) -> Vec<u32> {
     let mut numbers = vec![n as u32; n];

@@ -476,8 +476,8 @@ impl Vector for Avx512 {
         }
     }
 
-    /// Four registers are folded into one: this takes 14 operations, where one register after the
-    /// other takes 32.
+    /// Folds the four registers into one, which takes 14 operations. Reducing one register after
+    /// the other would take 32.
     #[inline(always)]
     fn reduce_max_each(self, [a, b, c, d]: [__m512; 4]) -> [f32; 4] {
         let mut largest = [0.0; 4];
