@@ -122,61 +122,6 @@ static NO_STATE: State = State {
     edges: Vec::new(),
 };
 
-/// A node of a trie of texts.
-#[derive(Default)]
-struct Branch {
-    is_text: bool,
-    /// The characters that may follow, ascending, and the nodes that they lead to.
-    edges: Vec<(u32, u32)>,
-}
-
-/// Returns the trie of these texts, in which all leaves are one node.
-fn branches<'a>(texts: impl IntoIterator<Item = &'a str>) -> Result<Vec<Branch>, TooLarge> {
-    // Sorted by characters, so that the last edge of a node is the current one.
-    let mut texts: Vec<&str> = texts.into_iter().collect();
-    texts.sort_unstable();
-    let mut tree = vec![Branch::default()];
-    for text in texts {
-        let mut at = 0;
-        for character in text.chars() {
-            let (code_point, n) = (u32::from(character), tree.len() as u32);
-            at = match tree[at].edges.last() {
-                Some(&(last, to)) if last == code_point => to as usize,
-                _ => {
-                    tree[at].edges.push((code_point, n));
-                    tree.push(Branch::default());
-                    n as usize
-                }
-            };
-        }
-        tree[at].is_text = true;
-        if tree.len() > MAX_AUTOMATON_STATES {
-            return Err(TooLarge);
-        }
-    }
-    let is_end = |branch: &Branch| branch.is_text && branch.edges.is_empty();
-    let end = tree.iter().position(is_end);
-    let (mut numbers, mut n_kept) = (Vec::with_capacity(tree.len()), 0);
-    for (at, branch) in tree.iter().enumerate() {
-        let is_another = is_end(branch) && end != Some(at);
-        numbers.push(if is_another { NOWHERE } else { n_kept });
-        n_kept += u32::from(!is_another);
-    }
-    let end = end.map_or(0, |end| numbers[end]);
-    let mut kept = 0;
-    tree.retain(|_| {
-        kept += 1;
-        numbers[kept - 1] != NOWHERE
-    });
-    for edge in tree.iter_mut().flat_map(|branch| &mut branch.edges) {
-        edge.1 = match numbers[edge.1 as usize] {
-            NOWHERE => end,
-            number => number,
-        };
-    }
-    Ok(tree)
-}
-
 impl Dfa {
     /// Returns the automaton of every text.
     pub fn all() -> Self {
@@ -187,51 +132,42 @@ impl Dfa {
         }
     }
 
-    /// Returns the automaton of these texts.
+    /// Returns the automaton of these texts: a trie in which all leaves are one state.
     pub fn of_texts<'a>(texts: impl IntoIterator<Item = &'a str>) -> Result<Self, TooLarge> {
-        let branches = branches(texts)?;
-        let state = |branch: &Branch| State {
-            accepts: branch.is_text,
-            edges: branch.edges.iter().map(|&(at, to)| (at, at, to)).collect(),
-        };
-        Ok(Self {
-            states: branches.iter().map(state).collect(),
-        })
-    }
-
-    /// Returns the automaton of all texts except these.
-    pub fn all_but<'a>(
-        texts: impl IntoIterator<Item = &'a str>,
-        work: &Work,
-    ) -> Result<Self, TooLarge> {
-        let branches = branches(texts)?;
-        let all = branches.len() as u32;
-        let mut states = Vec::with_capacity(branches.len() + 1);
-        for branch in &branches {
-            work.spend(8 * (1 + branch.edges.len()))?;
-            let mut edges = Vec::with_capacity(ALL.len() + 2 * branch.edges.len());
-            let mut known = branch.edges.iter().peekable();
-            for (mut from, last) in ALL {
-                while let Some(&(at, to)) = known.next_if(|&&(at, _)| at <= last) {
-                    if from < at {
-                        edges.push((from, at - 1, all));
+        // Sorted by characters, so that the last edge of a state is the current one.
+        let mut texts: Vec<&str> = texts.into_iter().collect();
+        texts.sort_unstable();
+        texts.dedup();
+        let mut states = vec![State::default()];
+        let mut leaf = None;
+        for (i, text) in texts.iter().enumerate() {
+            let is_prefix = texts.get(i + 1).is_some_and(|next| next.starts_with(text));
+            let mut at = 0;
+            for (place, character) in text.char_indices() {
+                let code_point = u32::from(character);
+                let is_last = place + character.len_utf8() == text.len();
+                at = match (states[at].edges.last(), leaf) {
+                    (Some(&(last, _, to)), _) if last == code_point => to as usize,
+                    (_, Some(leaf)) if is_last && !is_prefix => {
+                        states[at].edges.push((code_point, code_point, leaf));
+                        leaf as usize
                     }
-                    edges.push((at, at, to));
-                    from = at + 1;
-                }
-                if from <= last {
-                    edges.push((from, last, all));
-                }
+                    _ => {
+                        let new = states.len();
+                        states[at].edges.push((code_point, code_point, new as u32));
+                        states.push(State::default());
+                        if is_last && !is_prefix {
+                            leaf = Some(new as u32);
+                        }
+                        new
+                    }
+                };
             }
-            states.push(State {
-                accepts: !branch.is_text,
-                edges,
-            });
+            states[at].accepts = true;
+            if states.len() > MAX_AUTOMATON_STATES {
+                return Err(TooLarge);
+            }
         }
-        states.push(State {
-            accepts: true,
-            edges: ALL.map(|(first, last)| (first, last, all)).to_vec(),
-        });
         Ok(Self { states })
     }
 

@@ -11,6 +11,7 @@ use crate::grammar::elements::{ENDLESS, Element, Written, left_recursive};
 use crate::grammar::hash::Map;
 use crate::grammar::limits::{MAX_SCHEMA_ELEMENTS, MAX_SCHEMA_SPACE};
 use crate::grammar::schema::automaton::{Dfa, Shared};
+use crate::grammar::schema::names::OtherNames;
 use crate::grammar::schema::output::{Output, Sequence};
 use crate::grammar::schema::productive::prune;
 use crate::grammar::schema::reader::JsonId;
@@ -34,6 +35,7 @@ pub struct Emitter {
     /// The schema.
     pub compiler: Compiler,
     output: Output,
+    other_names: OtherNames,
     rules: Map<ExprId, u32>,
     to_do: Vec<(ExprId, u32)>,
     space: Sequence,
@@ -100,6 +102,7 @@ impl Emitter {
         let mut emitter = Self {
             compiler,
             output: Output::new(),
+            other_names: OtherNames::default(),
             rules: Map::default(),
             to_do: Vec::new(),
             space: Vec::new(),
@@ -819,12 +822,24 @@ impl Emitter {
         at: JsonId,
     ) -> Answer<Option<Sequence>> {
         let texts = named.iter().map(|member| &*member.name);
+        if names.is_none() && objects.rests.iter().all(|rest| rest.patterns.is_empty()) {
+            let values = objects.rests.iter().map(|rest| rest.others);
+            let value = self.compiler.all_of(values);
+            if value == NEVER {
+                return Ok(None);
+            }
+            let content = match named.is_empty() {
+                true => self.output.any_content(0, None)?,
+                false => vec![self.other_names.all_but(texts, &mut self.output)?],
+            };
+            return Ok(Some(self.member(content, value)?));
+        }
         let regions = (|| {
             let work = &self.compiler.work;
-            let dfa = match names {
-                _ if named.is_empty() => names.cloned().unwrap_or_else(Dfa::all),
-                Some(names) => names.minus(&Dfa::of_texts(texts)?, work)?,
-                None => Dfa::all_but(texts, work)?,
+            let names = names.cloned().unwrap_or_else(Dfa::all);
+            let dfa = match named.is_empty() {
+                true => names,
+                false => names.minus(&Dfa::of_texts(texts)?, work)?,
             };
             let mut regions = vec![(dfa, Vec::new())];
             for rest in &objects.rests {

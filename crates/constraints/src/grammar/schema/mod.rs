@@ -5,8 +5,8 @@
 //! - `keywords`: the values that each keyword allows; [`shape`][]: sets of values by types, with
 //!   intersections and differences.
 //! - [`ecma`][], [`formats`][], `numbers`: each build an [`automaton`] of texts.
-//! - [`emit`][]: turns values into rules, through [`output`]; [`productive`][]: removes rules that
-//!   match no text.
+//! - [`emit`][]: turns values into rules, through [`output`]; [`names`][]: those of property names
+//!   that an object does not list; [`productive`][]: removes rules that match no text.
 //! - `llama_cpp`: compiles a schema as llama.cpp's own converter does.
 //!
 //! A keyword that cannot be enforced is refused, by name and location. See `docs/json-schema.md`.
@@ -18,6 +18,7 @@ pub mod emit;
 pub mod formats;
 mod keywords;
 pub mod llama_cpp;
+pub mod names;
 mod numbers;
 pub mod output;
 pub mod productive;

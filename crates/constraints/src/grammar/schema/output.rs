@@ -50,14 +50,31 @@ pub struct Output {
 
 /// The ways to write one of some characters in a string.
 #[derive(Clone, Copy, Debug, Default)]
-struct Spellings {
+pub struct Spellings {
     /// The unescaped spelling.
-    raw: Option<Element>,
+    pub raw: Option<Element>,
     /// The escaped spelling: a backslash, and the rest of the escape.
-    escaped: Option<[Element; 2]>,
+    pub escaped: Option<[Element; 2]>,
 }
 
 impl Spellings {
+    /// Returns the spellings of a character that is only written unescaped.
+    pub fn unescaped(class: Element) -> Self {
+        Self {
+            raw: Some(class),
+            escaped: None,
+        }
+    }
+
+    /// Appends an alternative for each spelling, followed by `rest`.
+    pub fn add_alternatives(&self, rest: &[Element], elements: &mut Sequence) {
+        for spelling in self.all() {
+            begin_alternative(elements);
+            elements.extend_from_slice(spelling);
+            elements.extend_from_slice(rest);
+        }
+    }
+
     fn all(&self) -> impl Iterator<Item = &[Element]> {
         let escaped = self.escaped.as_ref().map(<[_; 2]>::as_slice);
         self.raw
@@ -70,7 +87,7 @@ impl Spellings {
 
 /// The characters that a string may contain unescaped: all except control characters and those that
 /// JSON requires to be escaped.
-const RAW: [Span; 4] = [
+pub const RAW: [Span; 4] = [
     (0x20, 0x21),
     (0x23, 0x5B),
     (0x5D, 0xD7FF),
@@ -126,7 +143,8 @@ fn begin_alternative(elements: &mut Sequence) {
     }
 }
 
-fn is_in(spans: &[Span], code_point: u32) -> bool {
+/// True if a character is in one of `spans`.
+pub fn is_in(spans: &[Span], code_point: u32) -> bool {
     spans
         .iter()
         .any(|span| (span.0..=span.1).contains(&code_point))
@@ -144,7 +162,8 @@ impl Output {
         new
     }
 
-    fn count(&mut self, n: usize) -> Answer<()> {
+    /// Adds `n` elements to those that the limit counts.
+    pub fn count(&mut self, n: usize) -> Answer<()> {
         self.room_for(n)?;
         self.n_elements += n;
         Ok(())
@@ -209,7 +228,7 @@ impl Output {
     }
 
     /// Sets the alternatives of a rule from their elements, with separators.
-    fn define_as(&mut self, rule: u32, elements: &[Element]) -> Answer<()> {
+    pub fn define_as(&mut self, rule: u32, elements: &[Element]) -> Answer<()> {
         self.count(elements.len() + 1)?;
         self.written.rules.define(rule, elements);
         Ok(())
@@ -309,7 +328,8 @@ impl Output {
         Ok(element)
     }
 
-    fn spellings(&mut self, spans: &[Span]) -> Answer<Spellings> {
+    /// Returns the spellings of these characters.
+    pub fn spellings(&mut self, spans: &[Span]) -> Answer<Spellings> {
         const N: usize = 128;
         let one = match *spans {
             [(one, same)] if one == same && one < N as u32 => Some(one as usize),
@@ -558,17 +578,10 @@ impl Output {
                 spans.extend(same.iter().map(|&(first, last, _)| (first, last)));
                 let spellings = match in_string {
                     true => self.spellings(&spans)?,
-                    false => Spellings {
-                        raw: Some(self.class(&spans)?),
-                        escaped: None,
-                    },
+                    false => Spellings::unescaped(self.class(&spans)?),
                 };
                 let behind = (!is_last(dfa, target)).then_some(Element::Rule(first + target));
-                for spelling in spellings.all() {
-                    begin_alternative(&mut elements);
-                    elements.extend_from_slice(spelling);
-                    elements.extend(behind);
-                }
+                spellings.add_alternatives(behind.as_slice(), &mut elements);
             }
             match (elements.is_empty(), state.accepts) {
                 (true, false) => elements.push(self.nothing()?),

@@ -871,13 +871,17 @@ fn work_on_a_schema_is_bounded() {
     // Names are found by their hashes. Comparing each with all others would take minutes.
     let names: Vec<String> = (0..500_000).map(|n| format!("\"r{n}\"")).collect();
     let names = names.join(",");
-    for schema in [
-        format!(r#"{{"required":[{names}]}}"#),
-        format!(r#"{{"not":{{"enum":[{names}]}}}}"#),
-        format!(r#"{{"propertyNames":{{"not":{{"enum":[{names}]}}}}}}"#),
+    for (schema, limit) in [
+        (format!(r#"{{"required":[{names}]}}"#), "ELEMENTS"),
+        (format!(r#"{{"not":{{"enum":[{names}]}}}}"#), "STATES"),
+        (
+            format!(r#"{{"propertyNames":{{"not":{{"enum":[{names}]}}}}}}"#),
+            "STATES",
+        ),
     ] {
         let said = compile(schema.as_bytes(), Options::default()).expect_err("names");
-        assert!(said.to_string().contains("LLAMA_SIEVE_JSON_MAX_STATES"));
+        let limit = format!("LLAMA_SIEVE_JSON_MAX_{limit}");
+        assert!(said.to_string().contains(&limit), "{said}");
     }
     let counts = r#"{"type":"string","pattern":"^(ab|c)+$","maxLength":100000}"#;
     let said = compile(counts.as_bytes(), Options::default())
@@ -890,6 +894,60 @@ fn work_on_a_schema_is_bounded() {
     let many =
         r#"{"type":"array","maxItems":1000000,"items":{"type":"string","maxLength":1000000}}"#;
     assert!(compile(many.as_bytes(), Options::default()).is_ok());
+}
+
+/// Compares names in random spellings with the names that a JSON reader finds in them.
+#[test]
+fn other_names_are_those_that_no_property_has() {
+    const CHARACTERS: [char; 9] = ['a', 'b', ' ', '<', '/', '"', '\u{1F}', 'é', '\u{1F600}'];
+    // Those that are escaped only where no name of a property can be meant.
+    let is_plain = |character: char| matches!(character, 'a' | 'b' | ' ');
+    let mut rng = Lcg(22);
+    let mut below = |n: usize| ((u64::from(rng.bits()) * n as u64) >> 32) as usize;
+    let (mut n_others, mut n_properties) = (0, 0);
+    for _ in 0..60 {
+        let mut name = |most: usize| -> String {
+            let length = below(most + 1);
+            (0..length)
+                .map(|_| CHARACTERS[below(CHARACTERS.len())])
+                .collect()
+        };
+        let names: Vec<String> = (0..6).map(|_| name(3)).collect();
+        let others: Vec<String> = (0..40).map(|_| name(4)).collect();
+        let properties: serde_json::Map<_, _> = names
+            .iter()
+            .map(|name| (name.clone(), serde_json::json!({"type": "null"})))
+            .collect();
+        let schema = serde_json::json!({"type": "object", "properties": properties});
+        let grammar = compiled(&schema.to_string(), Options::default()).expect("valid");
+        for name in names.iter().chain(&others) {
+            let mut spelled = String::new();
+            let mut is_accepted = !names.contains(name);
+            for (at, character) in name.char_indices() {
+                let is_prefix = |other: &String| other.len() > at && other.starts_with(&name[..at]);
+                let may_be_a_property = names.iter().any(is_prefix);
+                let needs_escape = matches!(character, '"' | '\u{1F}');
+                if !needs_escape && below(4) > 0 {
+                    spelled.push(character);
+                    continue;
+                }
+                is_accepted &= !(is_plain(character) && may_be_a_property);
+                for unit in character.encode_utf16(&mut [0; 2]) {
+                    spelled += &format!("\\u{unit:04x}");
+                }
+            }
+            let text = format!("{{\"{spelled}\":1}}");
+            let read: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+            assert!(read.get(name).is_some(), "{text}");
+            assert_eq!(accepts(&grammar, &text), is_accepted, "{schema}: {text}");
+            n_others += usize::from(is_accepted);
+            n_properties += usize::from(names.contains(name));
+        }
+    }
+    assert!(
+        n_others > 500 && n_properties > 100,
+        "{n_others}, {n_properties}"
+    );
 }
 
 /// Compares numbers of a few digits with Rust's integers.
