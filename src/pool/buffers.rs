@@ -18,8 +18,8 @@ pub(super) struct Edit {
     pub(super) logit: f32,
 }
 
-/// The most edits that are kept separately from the logits. If there are more, all logits are
-/// copied and changed in the copy.
+/// The maximum number of edits that are kept separately from the logits. If there are more, all
+/// logits are copied and changed in the copy.
 pub(super) const MOST_EDITS: usize = 512;
 
 /// The changes that a pool makes to the logits of a vocabulary.
@@ -57,11 +57,11 @@ impl Buffers {
         reserve(&mut self.changes.allowed, n.div_ceil(64))?;
         reserve(&mut self.changes.column, n)?;
         reserve(&mut self.maxima, n.div_ceil(GROUP))?;
-        // Two buffers of equal size, since they are exchanged for each other.
+        // Two buffers of equal size, since they are swapped.
         reserve(&mut self.array, n + 2 * GROUP)?;
         reserve(&mut self.collected, n + 2 * GROUP)?;
         reserve(&mut self.picked, n)?;
-        // This buffer is as large as the buffer of a sampler for which it is exchanged.
+        // This buffer is as large as the sampler's buffer with which it is swapped.
         reserve(&mut self.first, n + BESIDE)
     }
 
@@ -140,7 +140,7 @@ impl Buffers {
     }
 }
 
-/// Makes room for `n` elements in all.
+/// Grows the capacity of `buffer` to at least `n` elements.
 pub(super) fn reserve<T>(buffer: &mut Vec<T>, n: usize) -> Result<(), TryReserveError> {
     memory::reserve_exact(buffer, n.saturating_sub(buffer.len()))
 }

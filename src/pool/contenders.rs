@@ -77,7 +77,8 @@ impl Tokens<'_> {
     }
 
     /// Returns the `n` largest candidates and perhaps some more: all that reach a threshold. Empty
-    /// if fewer than `n` blocks have an unmasked candidate, or if there are too many equal ones.
+    /// if fewer than `n` blocks have an unmasked candidate, or if too many blocks reach the
+    /// threshold.
     pub fn largest(&mut self, n: usize) -> &[TokenData] {
         self.max();
         self.buffers.collected.clear();
@@ -107,8 +108,8 @@ impl Tokens<'_> {
         tied.then_some(least)
     }
 
-    /// Returns the first candidates, all later ones that can beat the heap's root when it is their
-    /// turn, and some more.
+    /// Returns the first candidates, all later ones that could beat the heap's root at their turn,
+    /// and some more.
     fn contenders_for_heap(&mut self, k: usize) -> Option<&[TokenData]> {
         let blocks = self.buffers.maxima.len();
         let first = (EAGER * k).div_ceil(GROUP).min(blocks);
@@ -151,11 +152,11 @@ fn block_with_ids(logits: &[f32], number: usize) -> impl Iterator<Item = TokenDa
     ids.zip(logits).map(candidate)
 }
 
-/// The least number of groups of blocks. Fewer groups would save no time.
+/// The minimum number of groups of blocks. Fewer groups would save no time.
 const LEAST_GROUPS: usize = 128;
 
-/// The least number of candidates per contender. If there are fewer, the contenders are not few.
+/// Contenders above a threshold count as few if they are at most one in this many candidates.
 const FEW: usize = 4;
 
-/// The multiple of `k` up to which most candidates would enter the heap.
+/// The first `EAGER * k` candidates are all collected, since most of them would enter the heap.
 const EAGER: usize = 3;

@@ -25,14 +25,14 @@ pub enum Weights {
 /// The part that is left of all tokens in descending order.
 #[derive(Clone, Copy, Debug)]
 pub enum Part {
-    /// All tokens except this many at the beginning. The softmax probabilities are summed in this
-    /// order.
+    /// All tokens except this number of tokens at the beginning. The softmax probabilities are
+    /// summed in descending order.
     Behind(usize),
     /// The first tokens.
     First(First),
 }
 
-/// The first tokens of all in descending order.
+/// The first tokens of the vocabulary in descending order.
 #[derive(Clone, Copy, Debug)]
 pub struct First {
     /// The number of tokens.
@@ -41,7 +41,7 @@ pub struct First {
     pub last: f32,
     /// The sum of the exponentials of all tokens. Exponentials divided by it are probabilities.
     pub sum: f32,
-    /// The number of largest tokens that the host sorts to find them.
+    /// The number of largest tokens that the host sorts to find the first `n`.
     pub sorted: usize,
 }
 
@@ -119,8 +119,8 @@ impl<'p, 'a> InOrder<'p, 'a> {
         }
     }
 
-    /// Returns the logits, before the division, that came with the
-    /// [first](super::Whole::keep_first) candidates.
+    /// Returns the logits, before the division, that [`keep_first`](super::Whole::keep_first)
+    /// received.
     pub fn first_logits(&self) -> &[f32] {
         &self.buffers.first
     }

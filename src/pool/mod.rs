@@ -1,4 +1,4 @@
-//! Candidates on their way from the logits of a vocabulary to the few that are left.
+//! The candidates between two members of a chain that runs straight from the logits.
 //!
 //! A pool begins as the caller's logits, which are only read, and takes one [`Form`] after another:
 //!
@@ -11,8 +11,8 @@
 //!   each token, is made only when something needs it.
 //!
 //! A form has the methods that make sense for it, and a method that turns it into another form
-//! takes it by value. Whatever the form, the candidates are those that the same samplers leave of
-//! that array: ids, order, logits, probabilities and the selected index.
+//! takes it by value. In every form the candidates are those that the same samplers would leave of
+//! that array, with the same ids, order, logits, probabilities and selected index.
 
 mod buffers;
 mod contenders;
@@ -122,7 +122,7 @@ impl<'a> Pool<'a> {
         }
     }
 
-    /// Returns the new pool, in which every NaN among the caller's logits counts as minus infinity.
+    /// Makes every NaN among the caller's logits count as minus infinity. The pool must be new.
     ///
     /// NaN is replaced when candidates or a column are made of the logits. Code that reads the
     /// logits in place treats NaN like minus infinity anyway.
@@ -321,7 +321,7 @@ impl<'a> Pool<'a> {
         };
     }
 
-    /// Replaces the candidates.
+    /// Replaces the candidates by a copy of `kept`, as an array.
     pub fn keep(&mut self, kept: &[TokenData], sorted: bool) {
         let array = &mut self.tokens.buffers.array;
         array.clear();

@@ -10,8 +10,7 @@ use crate::kernels::scan::{count_at_least, position_of};
 use crate::memory;
 use crate::token::{Token, TokenData, comparable};
 
-/// Blocks with an unmasked candidate count as few if they are at most one in this many of all
-/// blocks.
+/// Blocks with an unmasked candidate count as few if at most one in this many blocks has one.
 const SPARSE: usize = 8;
 
 /// The caller's logits, and where the current ones are stored.
@@ -299,8 +298,8 @@ impl<'a> Tokens<'a> {
         self.given.source = Source::Column;
     }
 
-    /// Returns the largest logit, without regard to NaN; minus infinity if there is none. Takes one
-    /// pass over the logits, unless they are unchanged since the last call.
+    /// Returns the largest logit, ignoring NaN; minus infinity if there is none. Takes one pass
+    /// over the logits, unless they are unchanged since the last call.
     pub fn max(&mut self) -> f32 {
         if let Some(max) = self.max {
             return max;
@@ -335,7 +334,8 @@ impl<'a> Tokens<'a> {
         Logits::F32(maxima).max()
     }
 
-    /// Returns the index of the largest logit, the first of equals; 0 if there is none.
+    /// Returns the index of the largest logit, the first one if several are equal; 0 if there is
+    /// none.
     pub fn argmax(&mut self) -> usize {
         let max = self.max();
         if max == f32::NEG_INFINITY {
@@ -366,7 +366,8 @@ impl<'a> Tokens<'a> {
         are_few.then(|| self.at_least(f32::MIN))
     }
 
-    /// True if many of the blocks have a candidate at or above `threshold`. The maxima are known.
+    /// True if many of the blocks have a candidate at or above `threshold`. The maxima must be
+    /// known.
     pub fn many_reach(&self, threshold: f32) -> bool {
         let blocks = count_at_least(&self.buffers.maxima, threshold);
         blocks > self.buffers.maxima.len() / SPARSE

@@ -92,8 +92,9 @@ impl<'p, 'a> Whole<'p, 'a> {
         &mut self.buffers.changes.column
     }
 
-    /// Changes the logits of all tokens by calling `change` on some at a time. `change` must
-    /// preserve their order. Block maxima that are known stay known if the largest logit is finite.
+    /// Changes the logits of all tokens by calling `change` on one part of them at a time. `change`
+    /// must preserve their order. Block maxima that are known stay known if the largest logit is
+    /// finite.
     pub fn change_in_order(&mut self, change: impl Fn(&mut [f32])) {
         let max = self.max.take();
         self.make_column_by(&change);
