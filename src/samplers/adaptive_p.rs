@@ -1,5 +1,6 @@
-//! Adaptive-p: favours candidates near a target probability, and moves the target so that the
-//! chosen tokens average it (llama.cpp pull request 17927).
+//! Adaptive-p: favours candidates near a target probability, and adapts that target so that the
+//! average probability of the chosen tokens stays near the original one (llama.cpp pull request
+//! 17927).
 //!
 //! Every logit becomes `5 - 10 d^2 / (1 + d)`, where `d` is the distance of the candidate's
 //! probability from the adapted target in units of 0.3; masked candidates stay masked. A token is
@@ -211,8 +212,8 @@ impl Sampler for AdaptiveP {
                 let claimed = comparable(claimed);
                 self.softmax.exponentiate_from(data, max, claimed)
             }
-            // An infinite logit, or an average that such a logit has spoilt, makes the built-in's
-            // sum NaN, and with it all probabilities. A NaN in the input counts as minus infinity
+            // An infinite logit, or an average that such a logit has made NaN, makes the built-in's
+            // sum NaN, and all probabilities as well. A NaN in the input counts as minus infinity
             // instead.
             None => f32::NAN,
         };

@@ -1,8 +1,8 @@
 //! Bans texts, or regular expressions: no token is chosen that would complete one, whatever tokens
 //! spell it.
 //!
-//! The search is that of [`bans`](llama_sieve_constraints::bans). As long as the text does not end
-//! with the beginning of a banned text, only tokens that contain a whole banned text are banned.
+//! The search is that of [`bans`](llama_sieve_constraints::bans). While the accepted text does not
+//! end with a prefix of a banned text, only tokens that contain a whole banned text are banned.
 
 use std::ffi::CStr;
 use std::sync::Arc;
@@ -57,8 +57,8 @@ impl Room for Words {
     }
 }
 
-/// The texts of a vocabulary as they are displayed, in the order of their bytes, and the tokens
-/// that end a generation. It is made once per vocabulary.
+/// The displayed texts of a vocabulary in lexicographic order, and the tokens that end a
+/// generation. It is made once per vocabulary.
 #[derive(Clone, Debug)]
 pub struct BanVocabulary {
     order: Arc<Order>,
@@ -101,7 +101,7 @@ impl ShownTexts for Shown<'_> {
     }
 }
 
-/// Returns a description of the fault in a list of texts to ban, if there is one.
+/// Returns an error message if these texts cannot be banned.
 pub(super) fn refused(texts: &[&[u8]], folds: bool) -> Option<String> {
     if texts.len() > MAX_TEXTS {
         let n = texts.len();
@@ -136,11 +136,11 @@ pub(super) fn refused(texts: &[&[u8]], folds: bool) -> Option<String> {
 }
 
 impl BanStrings {
-    /// Returns a sampler that bans `texts`. `None` if there are none.
+    /// Returns a sampler that bans `texts`. `None` if there are no texts.
     ///
     /// # Errors
-    /// Returns a text for the caller if a banned text is empty or too long, if there are too many
-    /// texts, if they are too long together, or if case is ignored and a text is not UTF-8.
+    /// Returns an error message if a banned text is empty or too long, if there are too many texts,
+    /// if they are too long together, or if case is ignored and a text is not UTF-8.
     pub fn new(texts: &[&[u8]], vocabulary: &BanVocabulary) -> Result<Option<Self>, String> {
         if let Some(why) = refused(texts, vocabulary.order.folds()) {
             return Err(why);
@@ -155,13 +155,14 @@ impl BanStrings {
     }
 
     /// Returns a sampler that bans every text in which one of these regular expressions matches, in
-    /// the syntax of the crate `regex`. `None` if there are none. If `ignores_case` is true, each
-    /// is read as if it began with `(?i)`.
+    /// the syntax of the crate `regex`. `None` if there are no expressions. If `ignores_case` is
+    /// true, each is read as if it began with `(?i)`.
     ///
     /// # Errors
-    /// Returns a text for the caller as [`new`](Self::new) does. It also does so if an expression
+    /// Returns an error message in the cases of [`new`](Self::new). Also fails if an expression
     /// cannot be parsed, matches the empty text or depends on the following text, or if the
-    /// automaton of all is too large. The vocabulary must be one that does not fold case.
+    /// automaton of all expressions is too large. The vocabulary must be one that does not fold
+    /// case.
     pub fn patterns(
         texts: &[&[u8]],
         ignores_case: bool,

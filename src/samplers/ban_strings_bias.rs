@@ -1,8 +1,8 @@
-//! Biases tokens that continue given texts, the more the longer the matched part is: a ban that
-//! gives way.
+//! Biases tokens that continue given texts: a soft ban. The bias grows with the length of the
+//! matched part.
 //!
-//! [`bias`](llama_sieve_constraints::bans::bias) finds the tokens. As long as the text does not end
-//! with the beginning of one of the texts, only tokens that contain a whole text are changed.
+//! [`bias`](llama_sieve_constraints::bans::bias) finds the tokens. While the accepted text does not
+//! end with a prefix of one of the given texts, only tokens that contain a whole one are changed.
 
 use std::ffi::CStr;
 use std::sync::Arc;
@@ -35,11 +35,12 @@ clone_by_field!(BanStringsBias {
 
 impl BanStringsBias {
     /// Returns a sampler that adds `bias` to the logit of a token that completes one of `texts`,
-    /// and a part of it to one that continues a text. `None` if there are none, or if `bias` is 0.
+    /// and a part of it to one that continues a text. `None` if there are no texts, or if `bias` is
+    /// 0.
     ///
     /// # Errors
-    /// Returns a text for the caller if `bias` is not finite, and where
-    /// [`BanStrings::new`](super::BanStrings::new) does.
+    /// Returns an error message if `bias` is not finite, and in the cases of
+    /// [`BanStrings::new`](super::BanStrings::new).
     pub fn new(
         texts: &[&[u8]],
         bias: f32,
@@ -62,8 +63,8 @@ impl BanStringsBias {
     }
 }
 
-/// Adds to the logits of the candidates that are not at the index of their token; of all if `all`.
-/// Returns true if it has changed any.
+/// Adds `addend` to the logits of the candidates that are not at the index of their token, or of
+/// all candidates if `all` is true. Returns true if a logit has changed.
 // In bounds: `i` runs below the number of candidates.
 fn add_by_search(
     candidates: &mut Candidates<'_>,
@@ -165,7 +166,7 @@ impl Sampler for BanStringsBias {
     scratch!(addends);
 }
 
-/// Returns the tokens that always have the whole bias, and those that have some now.
+/// Returns the tokens that always get the full bias, and those in `some` with their addends.
 fn whole_and(whole: &[Token], bias: f32, some: &[Addend]) -> impl Iterator<Item = Addend> {
     let whole = whole.iter().map(move |&token| (token, bias));
     whole.chain(some.iter().copied())

@@ -7,7 +7,7 @@
 //!
 //! The sum equals the sequential one, bit for bit. The running sum is kept for every block of
 //! candidates, so that the choice is a binary search. Candidates are added one by one only if the
-//! draw is within the rounding error of the border between two candidates. `p` is the quotient in
+//! draw is within the rounding error of the boundary between two candidates. `p` is the quotient in
 //! `double`, or the product with the inverse if that gives the same `float`.
 
 use std::ffi::CStr;
@@ -37,8 +37,7 @@ pub struct Dist {
     softmax: Scratch<Softmax>,
     in_order: Scratch<DescendingDraw>,
     host_order: Scratch<HostOrder>,
-    /// Buffers for the candidates that precede those of a draw in order, and for the largest of the
-    /// others.
+    /// Buffers for the dropped candidates of a draw in order, and for the largest candidates.
     larger: Scratch<Kept>,
     head: Scratch<Head>,
     /// A buffer for the logits of a part of all tokens.
@@ -63,8 +62,8 @@ impl Dist {
 }
 
 /// The number of candidates from which the exponentials are written into the array itself. For
-/// fewer, a separate buffer is faster: in the array, a register would be read right after a part of
-/// its memory was written.
+/// fewer, a separate buffer is faster: in the array, a load into a register would soon follow
+/// stores to parts of the same memory.
 pub(crate) const MANY: usize = 4096;
 
 impl Dist {

@@ -10,8 +10,8 @@
 //! changed, by index while the array has not been reordered.
 //!
 //! Breakers are strings, and may begin inside one token and end inside another. [`FoundBreakers`]
-//! finds the tokens whose text contains a breaker, or ends with a beginning of one. The rest of
-//! each breaker is then tokenized in a separate step, since a host's tokenizer may throw.
+//! finds the tokens whose text contains a breaker, or ends with a prefix of one. The rest of each
+//! breaker is then tokenized in a separate step, since a host's tokenizer may throw.
 
 use std::collections::{TryReserveError, VecDeque};
 use std::ffi::CStr;
@@ -40,7 +40,7 @@ pub struct DryParams {
     pub multiplier: f32,
     /// The base of the exponential; below 1 disables.
     pub base: f32,
-    /// The longest repetition that is not penalised.
+    /// The minimum number of repeated tokens whose continuation is penalised.
     pub allowed_length: i32,
     /// The number of most recent tokens that are searched; 0 or less disables.
     pub last_n: i32,
@@ -89,7 +89,8 @@ impl Clone for Dry {
     }
 }
 
-/// The capacity that is reserved at once, so that windows of common sizes never allocate later.
+/// The number of tokens for which memory is reserved at creation, so that windows of common sizes
+/// never allocate later.
 const RESERVED: usize = 1024;
 
 /// The logarithm of the largest `float`: a power of `base` with a larger logarithm would be
@@ -105,8 +106,8 @@ impl Dry {
         Some(Self::try_new(params).unwrap_or_else(exhausted))
     }
 
-    /// Returns a sampler without breakers. One that its parameters disable may get other parameters
-    /// later.
+    /// Returns a sampler without breakers, even if the parameters disable it: [`set`](Self::set)
+    /// may change them later.
     pub(crate) fn try_new(params: DryParams) -> Result<Self, TryReserveError> {
         let reserved = usize::try_from(params.last_n).map_or(0, |n| n.min(RESERVED));
         let mut dry = Self {
@@ -134,7 +135,7 @@ impl Dry {
         self.share_breakers(Arc::new(breakers));
     }
 
-    /// Returns at most `most` tokens that are breakers or begin some.
+    /// Returns at most `most` tokens that are breakers or begin one.
     #[cfg(all(any(target_os = "linux", windows), not(miri)))]
     pub(crate) fn begin_breakers(&self, most: usize) -> Vec<Token> {
         self.breakers.beginnings(most)
@@ -301,15 +302,15 @@ impl Sampler for Dry {
     }
 }
 
-/// Writes for each `k` the number of tokens from `k` on that equal the tokens from the first one
-/// on, and 0 for the first `k`. Costs O(length).
+/// Writes the Z-function of `tokens` into `reach`: for each `k`, the length of the longest common
+/// prefix of `tokens` and `tokens[k..]`, and 0 for `k` = 0. Costs O(length).
 // In bounds: `reach` and `tokens` have length `n`; `start <= k < n`, and `length <= end - k` until
 // it is compared with `n - k`.
 fn reach_of_end(tokens: &[Token], reach: &mut Vec<usize>) {
     let n = tokens.len();
     reach.clear();
     reach.resize(n, 0);
-    // The known match that ends furthest to the right: tokens[start..end] equals the first tokens.
+    // The known match that ends furthest to the right: tokens[start..end] is a prefix of `tokens`.
     let (mut start, mut end) = (0, 0);
     for k in 1..n {
         let mut length = 0;

@@ -1,5 +1,5 @@
-//! Greedy: selects the largest logit, the first of equals. Takes one pass of 12 bytes per
-//! candidate.
+//! Greedy: selects the largest logit, the first one if several are equal. Takes one pass of 12
+//! bytes per candidate.
 
 use std::ffi::CStr;
 
@@ -25,7 +25,7 @@ impl Sampler for Greedy {
     }
 
     fn apply(&mut self, candidates: &mut Candidates<'_>) {
-        // The built-in, too, selects index 0 in an empty array.
+        // The built-in also selects index 0 for an empty array.
         let best = candidates.argmax().unwrap_or(0);
         candidates.select(Some(best));
     }

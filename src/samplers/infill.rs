@@ -1,5 +1,5 @@
 //! Infill, for code completion between a prefix and a suffix: prefers to end, and merges tokens
-//! with a common beginning (llama.cpp pull request 9896).
+//! with a common prefix (llama.cpp pull request 9896).
 //!
 //! 1. If the total probability of all end-of-generation candidates, multiplied by 3 and by the
 //!    number of candidates, is above that of the others, only they stay.
@@ -35,7 +35,7 @@ pub struct Infill {
     texts: Scratch<Texts>,
 }
 
-/// The least probability of a candidate that is kept before the normalisation.
+/// The minimum probability of a candidate that is kept before the normalisation.
 const FIRST_THRESHOLD: f32 = 0.2;
 
 impl Infill {
@@ -180,8 +180,8 @@ impl Texts {
         !prefix.is_empty() && self.text(of).starts_with(prefix)
     }
 
-    /// Merges each pair of candidates of which one's text is a prefix of the other's: adds the
-    /// smaller probability to the larger, and masks the less probable candidate.
+    /// Merges each pair of candidates in which one text is a prefix of the other: adds the smaller
+    /// probability to the larger one, and masks the less probable candidate.
     // In bounds: `i` and `j` run below the length of `data`.
     fn merge(&self, data: &mut [TokenData]) {
         let masked = |c: &TokenData| c.logit == f32::NEG_INFINITY;

@@ -27,7 +27,7 @@ pub struct MinK {
     kept: Scratch<Kept>,
 }
 
-/// A number that is added to the range, which is 0 if all logits are equal.
+/// A number that is added to the range of the logits, so that the divisor is never 0.
 const NEARLY_0: f64 = 1e-8;
 
 /// The number of largest candidates that are read first.
@@ -46,7 +46,7 @@ impl MinK {
         })
     }
 
-    /// Returns the least logit that is kept. `None` if the picked logits, which descend, do not
+    /// Returns the smallest logit that is kept. `None` if the picked logits, which descend, do not
     /// determine it.
     fn least(&self, all: Outline) -> Option<f32> {
         let picked = &self.picked[..];
@@ -110,7 +110,7 @@ impl MinK {
         self.picked.sort_unstable_by(descending);
     }
 
-    /// Returns the least logit that is kept of a vocabulary.
+    /// Returns the smallest logit that is kept of a vocabulary.
     fn least_of_whole(&mut self, whole: &mut Whole<'_, '_>, all: Outline) -> Option<f32> {
         for n in [FEW, whole.n_vocab() / GROUP / 2, all.n] {
             let largest = match n < all.n {

@@ -29,7 +29,7 @@ pub struct MinP {
     passing: Scratch<Kept>,
 }
 
-/// Returns the least logit that is kept if the largest is `max`.
+/// Returns the smallest logit that is kept if the largest is `max`.
 #[inline]
 pub(crate) fn least_kept(max: f32, p: f32) -> f32 {
     max + ln(p)

@@ -25,8 +25,8 @@ use crate::simd::libm::{as_int, fma, ln, log2, pow};
 use crate::token::{Token, TokenData};
 
 /// The share of the probabilities that is summed without exact exponentials. It is so large that
-/// few candidates are selected, and so small that in only a few of a hundred arrays the sum doubles
-/// within that share.
+/// few candidates are selected, and so small that the sum passes a power of two within that share
+/// in only a few arrays of a hundred.
 const BESIDE: f32 = 0.15;
 
 /// The kept candidates count as most of an array if they are more than one in this many.
@@ -103,7 +103,8 @@ impl Feedback {
         whole.keep(&self.kept, true);
     }
 
-    /// Draws one of the candidates that were kept, and corrects `mu` by its surprisal.
+    /// Computes the probabilities of the candidates that were kept, draws one, and corrects `mu` by
+    /// its surprisal.
     fn select(&mut self, candidates: &mut Candidates<'_>) {
         candidates.softmax(&mut self.work);
         self.draw(candidates);
@@ -147,7 +148,7 @@ impl Feedback {
 macro_rules! stage {
     ($version:ident) => {
         impl $version {
-            /// Returns the bound of the surprisal.
+            /// Returns `mu`, the bound on the surprisal.
             pub(crate) fn mu(&self) -> f32 {
                 self.feedback.mu
             }
@@ -378,7 +379,7 @@ impl MirostatV2 {
         if self.kept_most && is_replayed(data) {
             return false;
         }
-        // At most 100 candidates have a probability of a hundredth.
+        // At most 1 / p candidates have a probability of p or more.
         let can_keep_most = self.least() * (data.len() as f32) < MOST_OF as f32;
         if self.feedback.begins() && (can_keep_most && is_easy(data) || has_few_values(data)) {
             return false;
@@ -415,7 +416,7 @@ impl MirostatV2 {
         true
     }
 
-    /// Returns the least probability that is kept.
+    /// Returns the smallest probability that is kept.
     fn least(&self) -> f32 {
         pow(2.0, -self.feedback.mu)
     }
@@ -432,7 +433,7 @@ impl MirostatV2 {
         let sum = sum.filter(|_| !overflows(self.descending.column().max))?;
         let least = self.least();
         let ps = self.descending.ranked_at_least(sum, least);
-        // Only ranked candidates are kept; if all of them are, the border is at their end.
+        // Only ranked candidates are kept; if all of them are, the cut is after the last one.
         let ranked = ps.len();
         Some(kept_up_to(ps, self.feedback.mu).unwrap_or(ranked))
     }

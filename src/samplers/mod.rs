@@ -9,8 +9,8 @@
 //! the built-in's sorts (see [`host_order`](crate::algorithms::host_order)). `docs/exactness.md`
 //! lists cases that the built-ins leave undefined: for example, NaN counts as minus infinity.
 //!
-//! Tail-free, softmax, and the samplers that llama.cpp never had, follow their published
-//! definitions: top-h, min-k, quadratic, and the cuts of `threshold`, each of which is a rule.
+//! Tail-free and softmax, which llama.cpp no longer has, follow their published definitions. So do
+//! the samplers that it never had: top-h, min-k, quadratic, and the four rules of `threshold`.
 //!
 //! `CONTRIBUTING.md` lists the steps for a new sampler.
 //!

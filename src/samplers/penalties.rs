@@ -26,8 +26,8 @@ use crate::token::{Token, TokenData};
 /// order.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Factors {
-    /// Divides a logit above 0, multiplies one at or below 0, so that the logit always decreases. 1
-    /// disables.
+    /// Divides a logit above 0, multiplies one at or below 0, so that a factor above 1 decreases
+    /// the logit. 1 disables.
     pub repeat: f32,
     /// The penalty subtracted once per occurrence. 0 disables.
     pub freq: f32,

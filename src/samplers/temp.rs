@@ -1,5 +1,5 @@
-//! Temperature: divides every logit by t. If t is at or below 0, the largest logit (the first of
-//! equals) stays, and all others become minus infinity.
+//! Temperature: divides every logit by t. If t is at or below 0, the largest logit (the first one
+//! if several are equal) stays, and all others become minus infinity.
 //!
 //! Takes one pass that reads and writes 12 bytes per candidate.
 

@@ -1,6 +1,5 @@
 //! Dynamic temperature: divides the logits by a temperature between `t - delta` and `t + delta`,
-//! which is the higher, the more even the probabilities are (entropy-based "dynatemp" of
-//! KoboldCpp).
+//! which rises with the entropy (entropy-based "dynatemp" of KoboldCpp).
 //!
 //! The temperature is `min + (max - min) * (entropy / ln n)^exponent`. If `delta` is at or below 0,
 //! it is plain temperature. The sampler takes a sort of all candidates, and then five passes of 12

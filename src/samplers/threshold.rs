@@ -40,7 +40,7 @@ pub struct Distribution {
     pub collision: f64,
 }
 
-/// A rule for the least probability that is kept.
+/// A rule for the smallest probability that is kept.
 pub trait Rule: Clone + Debug + Send + 'static {
     /// The name of the sampler.
     const NAME: &'static CStr;

@@ -38,7 +38,8 @@ pub struct TopH {
 /// The largest relative error of the entropy that one pass computes, and of its limit.
 const ERROR: f64 = 2e-6;
 
-/// The entropy below which the terms matter that one pass adds as e^-130.
+/// The entropy below which one fast pass is too imprecise, since it adds every term below e^-130 as
+/// e^-130.
 const TINY: f64 = 1e-40;
 
 /// The number of largest candidates that are read first.
@@ -108,7 +109,7 @@ fn kept(mut logits: impl Iterator<Item = f32>, most: f64) -> usize {
         let e = exp_f64(-below);
         others += e;
         spread += below * e;
-        // The comparisons are such that NaN ends the sum.
+        // NaN fails a comparison, and so ends the sum.
         let is_kept = e > 0.0 && entropy_of(others, spread) <= most;
         !is_kept
     };

@@ -1,7 +1,7 @@
 //! Top-k: keeps the k largest logits, in descending order (Fan et al. 2018).
 //!
-//! An unsorted array takes one pass of 12 bytes per candidate and a sort of k candidates; a sorted
-//! one takes nothing.
+//! An unsorted array takes one pass of 12 bytes per candidate and a sort of k candidates. A sorted
+//! array is only truncated.
 
 use std::ffi::CStr;
 

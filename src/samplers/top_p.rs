@@ -1,15 +1,15 @@
-//! Top-p, nucleus sampling: keeps the fewest most probable candidates whose probabilities reach p
-//! (Holtzman et al. 2019).
+//! Top-p, nucleus sampling: keeps the smallest set of most probable candidates whose total
+//! probability reaches p (Holtzman et al. 2019).
 //!
 //! The probabilities are `float`s normalised by a `float` sum in array order, and they are added up
 //! again in descending order. Rounding decides where the cut is, so these additions are done in the
-//! built-in's order. Only the nucleus needs an order. A sample gives a threshold that little more
-//! than the nucleus reaches, and only candidates above it are ranked. If they do not suffice, a
-//! lower threshold is tried, and finally all candidates are ranked.
+//! built-in's order. Only the nucleus needs an order. A sample gives a threshold that the nucleus
+//! and few other candidates reach, and only candidates above it are ranked. If they do not suffice,
+//! a lower threshold is tried, and finally all candidates are ranked.
 //!
 //! Straight from the logits, not even the nucleus needs an order: [`DescendingCut`] finds its last
 //! candidate, and the pool ranks the nucleus when the candidates are read. A small nucleus is
-//! ranked at once, unless it contains equal logits.
+//! ranked immediately, unless it contains equal logits.
 
 use std::ffi::CStr;
 
@@ -272,7 +272,7 @@ impl TopP {
         None
     }
 
-    /// Returns a logit that little more than the nucleus reaches, estimated from a sample. A
+    /// Returns a logit, estimated from a sample, that the nucleus and few other candidates reach. A
     /// smaller `share` gives a lower logit.
     fn threshold(&mut self, logits: &[f32], of: Nucleus, share: f32) -> f32 {
         let left_out = share * (1.0 - self.p) * of.sum;
@@ -280,15 +280,14 @@ impl TopP {
     }
 }
 
-/// The shares of the probability beyond `p` that are left out: first the first one, then the others
-/// if too few candidates were selected. That happened at p = 0.95 with 151,936 flat logits, where
-/// ranking all took 2.5 times as long as trying a second threshold.
+/// The shares of the probability beyond `p` that are left out. The first one is tried first, the
+/// others only if too few candidates were selected. That happened at p = 0.95 with 151,936 flat
+/// logits, where ranking all of them took 2.5 times as long as trying a second threshold.
 const SHARES: [f32; 3] = [1.0, 0.7, 0.3];
 
-/// The largest number of selected candidates that are ranked at once.
+/// The largest number of selected candidates that are ranked immediately.
 const RANKED: usize = 2048;
-/// If all blocks are at least this many times the blocks that may have a candidate, candidates are
-/// selected by the maxima.
+/// Candidates are selected by the block maxima if at most one in this many blocks may have one.
 const FEW_BLOCKS: usize = 8;
 
 /// The nucleus that was found.
@@ -301,7 +300,8 @@ enum Found {
 }
 
 /// Returns the number of candidates, of `n`, that the built-in sorts to find a nucleus of this
-/// size. Of a large array it first sorts a few, and all of them if these do not suffice.
+/// size. It first sorts a few candidates of a large array, and all of them only if those do not
+/// suffice.
 fn sorted_for(nucleus: usize, n: usize) -> usize {
     const AT_FIRST: usize = 256;
     const LARGE: usize = 1024;

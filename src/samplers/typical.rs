@@ -10,10 +10,10 @@
 //! ln 0 is NaN. Then no score is less than another, so all candidates are tied.
 //!
 //! A large array is not sorted: [`DescendingSum`] finds sum and entropy without the order, from the
-//! probabilities of the largest candidates and their logarithms. Then every candidate is known that
-//! is nearer to the entropy than the next smaller one. That distance is reduced as far as the
-//! probabilities allow, and only candidates within it are ranked. Both sorts are replayed only if
-//! there is a tie among the kept candidates or at the cut.
+//! probabilities of the largest candidates and their logarithms. Every candidate nearer to the
+//! entropy than the most probable of the others is then known. That distance is reduced as far as
+//! the probabilities allow, and only candidates within it are ranked. Both sorts are replayed only
+//! if there is a tie among the kept candidates or at the cut.
 
 mod by_distance;
 
@@ -136,7 +136,7 @@ impl Typical {
     }
 
     /// Selects from `n` candidates until the probabilities of those within some distance from the
-    /// entropy together exceed `p`. Returns a distance within which they exceed it by little.
+    /// entropy together exceed `p`. Returns a distance within which they exceed it only slightly.
     fn take_enough(&mut self, n: usize, sum: f32, entropy: f32, beside: f32) -> f32 {
         // The margin is far larger than the rounding error of a sum.
         let enough = self.cut.p + 2e-4;
@@ -159,13 +159,13 @@ impl Typical {
         }
     }
 
-    /// Returns a distance of at most `reach` within which the probabilities exceed `enough` by
-    /// little. Those within `reach` add up to `mass`.
+    /// Returns a distance of at most `reach` within which the sum of the probabilities exceeds
+    /// `enough` only slightly. Those within `reach` add up to `mass`.
     fn shorten(&self, reach: f32, mass: f32, enough: f32) -> f32 {
         let (mut short, mut mass_of_short) = (0.0, 0.0);
         let (mut reach, mut mass) = (reach, mass);
         for _ in 0..SHORTENINGS {
-            // The aim is a little too far, so that the longer distance moves.
+            // The aim is slightly beyond the estimate, so that the longer distance shrinks.
             let share = (enough - mass_of_short) / (mass - mass_of_short);
             let middle = short + (reach - short) * (share + 0.02).min(1.0);
             if middle >= reach {
@@ -273,7 +273,7 @@ fn ranked<'a>(
 
 /// The result of ranking the nearest candidates.
 enum Nearest {
-    /// The number of candidates kept. No two of these and of the first one that is not kept are
+    /// The number of candidates kept. No two of them, with the first one that is not kept, are
     /// equally near.
     Distinct(usize),
     /// Two of these candidates are equally near.
@@ -292,8 +292,8 @@ const BESIDE: f32 = 0.35;
 /// candidate, and saves the ranking of some candidates.
 const SHORTENINGS: usize = 3;
 
-/// Reads an array in order before it is read in random order. That brings it into the cache in half
-/// the time.
+/// Reads an array in order before it is read in random order. Reading in order brings it into the
+/// cache in half the time.
 fn touch<T: Copy>(xs: &[T]) {
     const LINE: usize = 64;
     for x in xs.iter().step_by(LINE / size_of::<T>()) {

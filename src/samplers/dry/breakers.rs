@@ -1,10 +1,10 @@
 //! Sequence breakers in the texts of a vocabulary.
 //!
-//! One pass over the texts finds the tokens that contain a breaker and those that end with a
-//! beginning of one, for any number of breakers. The tokens that must follow a beginning (its
+//! One pass over the texts finds the tokens that contain a breaker and those that end with a prefix
+//! (a beginning) of one, for any number of breakers. The tokens that must follow a beginning (its
 //! tails) are kept once per beginning, not for each token that ends with it. They are sorted, so
 //! that finding the longest match does not search all of them. Memory is linear in the number of
-//! tokens and in the bytes of the breakers, after each of which there may be 20 tokens.
+//! tokens and in the bytes of the breakers, each of which may be followed by 20 tokens.
 
 use std::collections::TryReserveError;
 use std::ops::Range;
@@ -16,8 +16,8 @@ use crate::random::HashMap;
 use crate::token::Token;
 use crate::vocabulary::Vocabulary;
 
-/// The number of bytes to which breakers are cut. The tokens of the rests of breakers are cut to a
-/// number of tokens as well.
+/// The number of bytes to which breakers are cut. The rest of a breaker is also cut to a number of
+/// tokens.
 pub(crate) const MAX_BREAKER_BYTES: usize = 40;
 pub(super) const MAX_TAIL_TOKENS: usize = 20;
 /// The number of tokens reserved per byte. A tokenizer makes fewer: normalization turns 3 bytes
@@ -46,8 +46,8 @@ struct Head {
     is_breaker: bool,
     /// The longest beginning with which the text ends; 0 if there is none.
     beginning: u32,
-    /// The range in `contained`, which is ascending, of the breakers that the text contains
-    /// although it also ends with a beginning of them. These need no further token.
+    /// The range in `contained`, in ascending order, of the breakers that the text contains and
+    /// also ends with a beginning of. These need no further token.
     contained: (u32, u32),
 }
 
@@ -76,7 +76,7 @@ impl Breakers {
         found.into_breakers()
     }
 
-    /// Returns at most `most` of the tokens that are breakers or begin some, in ascending order and
+    /// Returns at most `most` of the tokens that are breakers or begin one, in ascending order and
     /// evenly spread.
     #[cfg(all(any(target_os = "linux", windows), not(miri)))]
     pub(super) fn beginnings(&self, most: usize) -> Vec<Token> {
@@ -113,7 +113,7 @@ impl Breakers {
     }
 
     /// Returns the number of tokens that follow the head in the longest breaker that begins with
-    /// it. `following` has the newest token first. `None` if no breaker begins there.
+    /// it. `following` has the newest token first. `None` if no breaker begins with the head.
     // In bounds: heads and beginnings contain only positions that were found.
     fn longest_tail(&self, head: &Head, following: &[Token]) -> Option<usize> {
         let mut longest = head.is_breaker.then_some(0);
@@ -212,7 +212,7 @@ impl<'a> FoundBreakers<'a> {
         found
     }
 
-    /// Lists the rests of breakers after each beginning with which a token ends, and sets the
+    /// Lists the rest of each breaker after each beginning with which a token ends, and sets the
     /// beginnings of the heads.
     // In bounds: `users` and `places` have an entry per beginning.
     fn find_tails(&mut self, prefixes: &Prefixes<'a>) {
@@ -221,7 +221,8 @@ impl<'a> FoundBreakers<'a> {
         for head in self.breakers.heads.values() {
             users[head.beginning as usize] += 1;
         }
-        // Longer beginnings come first, so that their counts are complete.
+        // Longer beginnings come first, so that each count is complete before it is added to
+        // another.
         for prefix in (1..n).rev() {
             users[prefixes.shorter(prefix) as usize] += users[prefix as usize];
         }
@@ -282,8 +283,8 @@ impl<'a> FoundBreakers<'a> {
         Ok(())
     }
 
-    /// Calls `ask` with the text of each tail that occurs, to replace its tokens. The tokens fit
-    /// without an allocation.
+    /// Calls `ask` with each rest of a breaker and a buffer, into which `ask` writes the tokens of
+    /// the rest. No memory is allocated for them.
     pub(crate) fn for_each_tail(&mut self, mut ask: impl FnMut(&[u8], &mut Vec<Token>)) {
         let tokens = &mut self.breakers.tokens;
         for text in &self.rests {
@@ -380,7 +381,7 @@ fn zeros(n: usize) -> Vec<u32> {
     zeros
 }
 
-/// Inserts `number` into the ascending list, unless it is there already.
+/// Inserts `number` into the ascending list, unless the list contains it.
 fn insert(numbers: &mut Vec<u32>, number: u32) {
     if let Err(place) = numbers.binary_search(&number) {
         push(numbers, number);

@@ -1,7 +1,8 @@
 //! The prefixes of some texts, and a search for those that another text contains or ends with.
 //!
-//! This is a trie with a link from each prefix to the longest other one that is its suffix (Aho
-//! and Corasick 1975). The search takes one step per byte, for any number of texts.
+//! This is an Aho-Corasick automaton (1975): a trie with a suffix link from each prefix to the
+//! longest other prefix that is its suffix. The search takes one transition per byte, for any
+//! number of texts.
 
 use crate::memory::push;
 
@@ -23,7 +24,8 @@ struct Node {
     /// The last byte of the prefix.
     byte: u8,
     length: u32,
-    /// The range of the texts that begin with it, including itself if it is a whole text.
+    /// The range of the texts that begin with this prefix, which include the prefix itself if it is
+    /// a whole text.
     texts: (u32, u32),
     /// The range of the prefixes that are longer by one byte, in the order of that byte.
     children: (u32, u32),

@@ -1,8 +1,8 @@
 //! Loop breaker: detects that the newest tokens repeat for the third time, and ends the repetition.
 //!
-//! A repetition is a period of 1 to 1,024 tokens whose newest copies, three or more, are equal,
-//! with so many tokens in all that it cannot be intended. Candidates are not changed if there is no
-//! repetition, or if no other token could be chosen.
+//! A repetition is a period of 1 to 1,024 tokens whose newest copies, three or more, are equal and
+//! have a minimum number of tokens in all. Candidates are not changed if there is no repetition, or
+//! if no other token could be chosen.
 
 mod repetitions;
 
@@ -18,7 +18,7 @@ use crate::token::{Token, TokenData, comparable};
 pub(crate) use repetitions::{MAX_LENGTH, MAX_PERIOD};
 use repetitions::{Repetition, Repetitions};
 
-/// The most tokens of a forced text.
+/// The maximum number of forced tokens.
 pub(crate) const MAX_FORCED: usize = 1024;
 
 /// How a repetition is ended.
@@ -31,7 +31,7 @@ pub enum LoopAction {
     Temperature(f32),
     /// These tokens follow, for example those that end a model's reasoning.
     Force(Arc<[Token]>),
-    /// One of these tokens follows: those that end a generation.
+    /// One of these tokens, which end a generation, follows.
     End(Arc<[Token]>),
 }
 
@@ -40,8 +40,8 @@ pub enum LoopAction {
 pub struct LoopParams {
     /// The longest period, from 1 to 1,024.
     pub max_period: usize,
-    /// The least number of tokens in all copies together, including one that has only begun; at
-    /// most 65,536.
+    /// The minimum number of tokens in all copies together, including an incomplete one; at most
+    /// 65,536.
     pub min_tokens: usize,
     /// How a repetition is ended.
     pub action: LoopAction,
@@ -125,7 +125,7 @@ impl LoopBreaker {
     /// Returns a loop breaker.
     ///
     /// # Errors
-    /// Returns a text for the caller if a parameter is out of its range.
+    /// Returns an error message if a parameter is out of its range.
     pub fn new(params: LoopParams) -> Result<Self, String> {
         if let Some(why) = params.refused() {
             return Err(why);
@@ -176,7 +176,7 @@ impl LoopBreaker {
         (self.found, self.heat, self.forced) = (None, 1.0, None);
     }
 
-    /// Returns the tokens of which one must follow. The first is inserted if all are absent.
+    /// Returns the tokens, one of which must follow. The first one is inserted if all are absent.
     fn wanted(&self) -> Option<&[Token]> {
         match (&self.action, self.forced, self.found) {
             (LoopAction::Force(tokens), Some(n), _) => tokens.get(n..=n),
@@ -203,9 +203,9 @@ fn ban(candidates: &mut Candidates<'_>, token: Token) {
     candidates.set_sorted(false);
 }
 
-/// Keeps only the tokens of `wanted`. If there are several candidates and none of these tokens is
-/// among them, the first of these replaces a candidate. Does nothing if another sampler has banned
-/// them, or if there is a single candidate, with which a host checks that a token is allowed.
+/// Masks all candidates except the tokens in `wanted`. If none of these is a candidate, the first
+/// of them replaces the first candidate. Does nothing if another sampler has banned them all, or
+/// for a single candidate, with which a host checks whether a token is allowed.
 fn leave_alone(candidates: &mut Candidates<'_>, wanted: &[Token]) {
     let is_wanted = |candidate: &TokenData| wanted.contains(&candidate.id);
     let slice = candidates.as_mut_slice();

@@ -1,4 +1,4 @@
-//! Finds the shortest period in which the newest tokens repeat.
+//! Finds the shortest period with which the newest tokens repeat.
 //!
 //! For each period a counter holds the length of the current run of tokens that equal the token one
 //! period before. A new token is compared with all possible predecessors, which are contiguous in
@@ -9,7 +9,7 @@ use crate::token::Token;
 
 /// The longest period.
 pub(crate) const MAX_PERIOD: usize = 1024;
-/// The most tokens that a repetition may be required to have.
+/// The maximum of the number of tokens that a repetition must have.
 pub(crate) const MAX_LENGTH: usize = 65_536;
 
 /// A repetition: the newest `length` tokens repeat with `period`, three times or more.
@@ -29,7 +29,7 @@ pub(super) struct Repetitions {
     /// The runs by descending period: the number of consecutive tokens, up to the newest, that
     /// equal the token one period before.
     runs: Vec<i32>,
-    /// The length of a run that makes a repetition, for each period.
+    /// For each period, the minimum length of a run that is a repetition.
     enough: Vec<i32>,
 }
 
@@ -65,7 +65,7 @@ impl Repetitions {
         self.runs.fill(0);
     }
 
-    /// Accepts a token.
+    /// Accepts a token. Returns the repetition with the shortest period, if there is one.
     // In bounds: the longest period is the length of `runs`, which `known` does not exceed, and
     // there are at least as many tokens.
     pub(super) fn accept(&mut self, token: Token) -> Option<Repetition> {

@@ -19,7 +19,7 @@ use crate::token::{Token, TokenData};
 pub(super) struct Cut {
     /// The number that the sum of the probabilities of the kept candidates must exceed.
     pub(super) p: f32,
-    /// The least number of candidates kept.
+    /// The minimum number of candidates kept.
     pub(super) min_keep: usize,
 }
 
