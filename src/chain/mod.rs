@@ -79,7 +79,7 @@ pub fn check(n: usize) -> Result<(), ChainError> {
     }
 }
 
-/// Samplers that are applied one after the other.
+/// A list of samplers that are applied one after another.
 ///
 /// ```
 /// use llama_sieve::Chain;

@@ -41,8 +41,8 @@ pub fn sample_batch(jobs: &mut [Job<'_>], threads: usize) {
 /// Calls `work` with each item once, on the calling thread and at most `threads` - 1 threads of the
 /// library's pool.
 ///
-/// Each thread takes the next item when it has finished one. So a thread that wakes up late, or
-/// shares its processor, delays the others by one item at most.
+/// Each thread takes the next item when it has finished its last one. So a thread that wakes up
+/// late, or shares its processor, delays the others by one item at most.
 ///
 /// A sequence depends only on its own sieve and logits, so the tokens do not depend on the number
 /// of threads.

@@ -54,7 +54,7 @@ impl Biases {
         whole.add(biases.map(|&(token, _, bias)| (token, bias)));
     }
 
-    /// Returns a pool of these candidates, with their biases. As in llama.cpp's own sampler, a
+    /// Fills `pool` with these candidates, and adds their biases. As in llama.cpp's own sampler, a
     /// candidate whose index differs from its token gets only the first of several biases, and the
     /// array stays marked as sorted.
     pub(super) fn add_to_candidates(&self, candidates: &Candidates<'_>, pool: &mut Pool<'_>) {

@@ -9,7 +9,7 @@ use crate::sieve::params::RngKind;
 #[derive(Clone, Debug)]
 enum Stream {
     Xoroshiro128Plus(Xoroshiro128Plus),
-    /// In a box, since it has 2.5 KB.
+    /// Boxed, since it takes 2.5 KB.
     Mt19937(Box<Mt19937>),
     Position,
 }
@@ -47,8 +47,8 @@ pub(super) struct Place {
     pub words: Option<[u32; Mt19937::WORDS]>,
 }
 
-/// The most draws of mt19937 that are repeated for a saved state of version 1. No text has as many
-/// tokens, and it takes only milliseconds.
+/// The maximum number of draws of mt19937 that are repeated for a saved state of version 1. No text
+/// has that many tokens, and repeating them takes only milliseconds.
 const MT19937_REPEATED: u64 = 1 << 20;
 
 fn begin(kind: RngKind, seed: u64) -> Stream {

@@ -1,4 +1,4 @@
-//! A whole sieve as one sampler of a chain.
+//! A sieve as a sampler of a chain.
 
 use std::ffi::CStr;
 

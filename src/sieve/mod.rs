@@ -1,5 +1,4 @@
-//! The sieve: the whole pipeline from raw logits to a token, whose parameters may change at every
-//! token.
+//! The sieve: a pipeline from raw logits to a token, whose parameters may change at every token.
 //!
 //! The stages are, in this order: logit bias, penalties, top-k, typical, top-p, min-p, top-n-sigma,
 //! temperature, draw. The caller's logits are only read. Parameters can change between any two
@@ -218,8 +217,8 @@ impl Sieve {
     }
 
     /// Sets whether [`stats`](Self::stats) includes entropies and surprisals. They cost an extra
-    /// pass, which takes four times as long as a maximum. If the filters leave the whole
-    /// vocabulary, it is also written out as candidates and read once more.
+    /// pass, which takes up to four times as long as finding the maximum. If the filters leave the
+    /// whole vocabulary, it is also written out as candidates and read once more.
     pub fn measure(&mut self, measured: bool) {
         self.measured = measured;
     }

@@ -78,25 +78,25 @@ pub enum Order {
 ///
 /// The candidates and their order are those of the chain logit-bias, penalties, top-k, typical,
 /// top-p, min-p, top-n-sigma, temp, dist of built-in samplers. With [`RngKind::Mt19937`] and
-/// [`Method::Cdf`] the tokens are, too. A `temperature` below 0.001 counts as 0: the most probable
+/// [`Method::Cdf`], so are the tokens. A `temperature` below 0.001 counts as 0: the most probable
 /// of the candidates that the filters leave is chosen.
 #[derive(Debug, PartialEq)]
 pub struct Params {
     /// Divides the logits: the distribution is sharper below 1 and flatter above 1.
     pub temperature: f32,
-    /// Keeps this many of the largest logits.
+    /// The number of largest logits that are kept.
     pub top_k: i32,
-    /// Keeps the fewest most probable tokens whose probabilities add up to this. At or below 0,
-    /// only the most probable one.
+    /// Keeps the smallest set of most probable tokens whose probabilities add up to this value. At
+    /// or below 0, keeps only the most probable token.
     pub top_p: f32,
-    /// Keeps the tokens whose probability is at least this fraction of the largest probability.
+    /// Keeps the tokens whose probability is at least this fraction of the largest one.
     pub min_p: f32,
     /// Keeps the tokens whose surprisal is nearest to the entropy, until the sum of their
-    /// probabilities exceeds this.
+    /// probabilities exceeds this value.
     pub typical_p: f32,
     /// Keeps the logits within this many standard deviations of the largest.
     pub top_n_sigma: f32,
-    /// The number of tokens that typical, top-p and min-p keep at least.
+    /// The minimum number of tokens that typical, top-p and min-p keep.
     pub min_keep: usize,
     /// The number of most recent accepted tokens that are penalised.
     pub penalty_last_n: i32,

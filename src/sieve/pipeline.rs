@@ -4,9 +4,9 @@
 //! The bias always comes first, as in llama.cpp's programs.
 //!
 //! In llama.cpp each sampler that draws has its own generator, and all of them begin with the same
-//! seed. mt19937 works like that here, too. The other generators give one 64-bit number per token,
-//! and each stage that draws seeds its own generator with a hash of that number. So no further
-//! state has to be saved, and a single position can be replayed.
+//! seed. A pipeline with mt19937 works in the same way. The other generators give one 64-bit number
+//! per token, and each stage that draws seeds its own generator with a hash of that number. So no
+//! further state has to be saved, and a single position can be replayed.
 
 use std::collections::TryReserveError;
 use std::sync::Arc;
@@ -86,7 +86,7 @@ impl Default for Last {
     }
 }
 
-/// Copies, of the buffers, only the candidates from which the last token was drawn.
+/// Copies of the buffers only the candidates from which the last token was drawn.
 impl Clone for Pipeline {
     fn clone(&self) -> Self {
         Self {
@@ -178,8 +178,8 @@ impl Pipeline {
         running.run(first);
         match largest(running.pool) {
             f32::NEG_INFINITY => return Err(Error::NoCandidate),
-            // Probabilities are NaN in this case, and do not show which candidates count. Those
-            // that a bias or a host has made NaN do not.
+            // Probabilities are NaN in this case, and do not show which candidates are banned.
+            // Those that a bias or a host has made NaN are.
             f32::INFINITY => running.pool.ban_nan(),
             _ => {}
         }
@@ -295,7 +295,7 @@ impl Sieve {
         self.set_member(slot, boxed)
     }
 
-    /// Puts a sampler of unknown type into a slot, as [`set_sampler`](Self::set_sampler) does.
+    /// Puts a boxed sampler into a slot, as [`set_sampler`](Self::set_sampler) does.
     pub(crate) fn set_member(
         &mut self,
         slot: usize,

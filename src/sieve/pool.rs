@@ -1,4 +1,4 @@
-//! The threads that help with a batch. They are a pool of the library's own, of the requested size.
+//! The library's own thread pool, which helps with batches.
 //!
 //! rayon's global pool is not used: an environment variable sets its size, and if one of its
 //! threads cannot be started, every use of it panics.
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use llama_sieve_kernels::sync::Mutex;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
-/// The pool, and the time at which making it last failed.
+/// The pool, and the time of the last failure to make it.
 struct Threads {
     pool: Option<Arc<ThreadPool>>,
     /// The number of processors; 0 until it is determined, which reads files.

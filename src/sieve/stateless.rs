@@ -15,8 +15,8 @@ pub(super) fn check(n: usize) -> Result<(), Error> {
     }
 }
 
-/// Returns the token with the largest logit, the first of equals, without bias or penalties. Takes
-/// one pass. Fails as [`Sieve::sample`](crate::sieve::Sieve::sample) does.
+/// Returns the token with the largest logit, the first one if several are equal, without bias or
+/// penalties. Takes one pass. Fails as [`Sieve::sample`](crate::sieve::Sieve::sample) does.
 pub fn greedy<'l>(logits: impl Into<Logits<'l>>) -> Result<Token, Error> {
     let logits = logits.into();
     check(logits.len())?;
@@ -33,8 +33,8 @@ pub fn greedy<'l>(logits: impl Into<Logits<'l>>) -> Result<Token, Error> {
 }
 
 /// Writes the `n` most probable tokens into `top` in descending order, with their probabilities
-/// over the whole vocabulary. Of equal ones the lower token comes first. Takes one pass and a sort
-/// of `n` tokens.
+/// over the whole vocabulary. Among equal logits the lower token comes first. Takes one pass and a
+/// sort of `n` tokens.
 ///
 /// Writes fewer if fewer have a probability above 0. Fails as
 /// [`Sieve::sample`](crate::sieve::Sieve::sample) does. If a logit is plus infinity, the first such

@@ -16,7 +16,7 @@ use crate::token::Token;
 
 /// The stages with a memory or parameters of their own; a stage that the sieve does not have is
 /// `None`. A stage with a memory exists even while its parameters disable it. Stages with a
-/// generator are in boxes, since a generator has 2.5 KB.
+/// generator are boxed, since a generator takes 2.5 KB.
 #[derive(Clone, Debug, Default)]
 pub(in crate::sieve) struct Members {
     pub(super) dry: Option<Dry>,
@@ -110,7 +110,7 @@ impl Selector {
             }
             _ => return None,
         };
-        // The seed is not passed to the constructors, which would take one of its values for a
+        // The seed is not passed to the constructors, which treat one value as a request for a
         // random seed.
         fresh.rng_mut().begin(seed);
         Some(Box::new(fresh))

@@ -1,11 +1,11 @@
-//! The stages of which a sieve can be made.
+//! The stages that a sieve can have.
 
 use crate::samplers::DryParams;
 use crate::sieve::Error;
 
-/// One stage of a sieve. A stage without fields uses the [parameters](crate::sieve::Params) of its
-/// name; it does nothing if these disable it. Its computation is that of the sampler of its name in
-/// [`samplers`](crate::samplers).
+/// A stage of a sieve. A stage without fields uses the [parameters](crate::sieve::Params) of the
+/// same name, and does nothing if they disable it. Each stage computes what the sampler of the same
+/// name in [`samplers`](crate::samplers) computes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Stage {
     /// Penalises tokens of the history, with `penalty_last_n`, `penalty_repeat`, `penalty_freq` and
@@ -30,15 +30,14 @@ pub enum Stage {
     Xtc {
         /// The chance that tokens are removed.
         probability: f32,
-        /// The least probability at which a token may be removed.
+        /// The minimum probability at which a token may be removed.
         threshold: f32,
     },
     /// Divides the logits by `temperature`.
     Temperature,
     /// Divides the logits by a temperature between `temperature - range` and `temperature + range`,
-    /// which is the higher, the more even the probabilities are. A `range` of at most 0 means plain
-    /// temperature, which counts as 0 below 0.001. With a `range` above 0 no temperature counts as
-    /// 0.
+    /// which rises with the entropy. A `range` of at most 0 means plain temperature, which counts
+    /// as 0 below 0.001. With a `range` above 0 no temperature counts as 0.
     DynamicTemperature {
         /// The largest deviation from `temperature`.
         range: f32,
