@@ -1,4 +1,4 @@
-//! The file of the record.
+//! The file that receives the record.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -23,9 +23,9 @@ enum Refusal {
     Link,
     Device,
     NoFile,
-    /// It belongs to another user, or has several names.
+    /// The file belongs to another user, or has several names.
     Foreign,
-    /// Another process is writing it.
+    /// Another process is writing the file.
     InUse,
     Other(io::Error),
 }
@@ -36,13 +36,13 @@ impl From<io::Error> for Refusal {
     }
 }
 
-/// A file that only has whole lines.
+/// A file that contains only complete lines.
 #[derive(Debug)]
 pub(super) struct LineFile {
-    /// Closed only while [`LineFile::is_open`].
+    /// Closed on drop only if [`LineFile::is_open`] returns true.
     file: ManuallyDrop<File>,
     identity: system::Identity,
-    /// The length of the whole lines.
+    /// The length of the complete lines in bytes.
     length: u64,
 }
 

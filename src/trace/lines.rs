@@ -46,7 +46,7 @@ impl Serialize for Members<'_> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let mut map = to.serialize_map(None)?;
         for &(name, value) in self.0 {
-            // The length of a repetition is a part of the text.
+            // The length of a repetition depends on the text, and is omitted with it.
             if self.1.text || name != "run" {
                 map.serialize_entry(name, &Number(value))?;
             }
@@ -179,7 +179,7 @@ struct Line<'a> {
     position: u64,
     /// Milliseconds since the first line.
     ms: Number,
-    /// Microseconds of all stages together, and of the observation.
+    /// Microseconds of all stages together; `trace_us` has those of the observation.
     us: Number,
     trace_us: Number,
     token: Chosen,
@@ -195,7 +195,7 @@ struct Line<'a> {
     /// The grammar that has checked the token.
     #[serde(skip_serializing_if = "Option::is_none")]
     grammar: Option<&'a str>,
-    /// The line before, of the same sequence and position, does not count.
+    /// True if this line replaces the previous one of the same sequence and position.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     replaces: bool,
 }
@@ -240,7 +240,7 @@ struct Candidate<'a> {
     piece: Piece,
     logit: Number,
     p: Number,
-    /// Its final probability; 0 if it was removed.
+    /// The candidate's final probability; 0 if it was removed.
     #[serde(rename = "final")]
     last: Number,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -368,10 +368,10 @@ fn stage_line(stage: &Stage, before: usize, options: Options) -> StageLine<'_> {
     }
 }
 
-/// The most bytes of a description of what a grammar expects.
+/// The maximum length, in bytes, of a description of what a grammar expects.
 const WORDS: usize = 400;
 
-/// Returns the first characters of a text, at most `most` bytes.
+/// Returns the longest prefix of whole characters of a text that has at most `most` bytes.
 fn start_of(text: &str, most: usize) -> &str {
     let mut ends = (0..=most.min(text.len())).rev();
     let end = ends.find(|&end| text.is_char_boundary(end));

@@ -28,12 +28,12 @@ pub use observer::{Ask, Name, Numbers, Observer, Off, Watch};
 pub use options::{MOST_FOLLOWED, Options};
 pub use sink::{Function, delivering, delivers, stop, to_file, to_function};
 
-/// The version of the lines, which increases when the meaning of a field changes.
+/// The version of the format of the lines. It increases when the meaning of a field changes.
 pub const VERSION: u32 = 1;
 
 static ON: AtomicBool = AtomicBool::new(false);
 
-/// Returns an observer of the next token of these logits, if there is a record.
+/// Returns an observer of the token that will be chosen from these logits; `None` without a record.
 #[inline]
 pub fn begin(logits: Logits<'_>) -> Option<Box<Observer>> {
     match ON.load(Ordering::Relaxed) {
@@ -48,7 +48,8 @@ pub fn is_on() -> bool {
     ON.load(Ordering::Relaxed)
 }
 
-/// The number of a sequence in the record, one for each chain or sieve, also for each clone.
+/// The number of a sequence in the record. Each chain and each sieve has its own, and so has each
+/// clone.
 #[derive(Debug, Default)]
 pub struct Sequence(AtomicU64);
 
@@ -79,7 +80,7 @@ pub fn next_number() -> u64 {
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
-/// Writes the bytes of a token's text. Returns false if they are unknown.
+/// A function that writes the bytes of a token's text. It returns false if they are unknown.
 pub type Pieces<'a> = &'a dyn Fn(Token, &mut Vec<u8>) -> bool;
 
 /// Returns false, since there is no vocabulary with texts.
@@ -98,7 +99,7 @@ pub fn from_environment() {
         let options = environment::variable("LLAMA_SIEVE_TRACE_OPTIONS").unwrap_or_default();
         Options::parse(&options).and_then(|options| to_file(&file, options))
     });
-    // Only after the start: the receiver of the warning may call the library.
+    // The warning is logged only after the start, since its receiver may call the library.
     if let Err(text) = begun
         && !REPORTED.swap(true, Ordering::Relaxed)
     {

@@ -95,14 +95,15 @@ pub struct Observer {
     pub(super) stages: Vec<Stage>,
     /// The numbers that the running stage has reported.
     next: Numbers,
-    /// The names of what the running stage lets through.
+    /// A description of what the running stage lets through.
     expected: Option<String>,
     /// The bytes that the constraints leave as the only continuation.
     pub(super) forced: Vec<u8>,
     pub(super) chosen: Option<Chosen>,
-    /// True if its line replaces the one before it.
+    /// True if the line of this token replaces the previous line.
     pub(super) replaces: bool,
-    /// True if the grammar that has checked the token waits for its trigger.
+    /// True if the grammar outside the chain that has checked the token waits for its trigger;
+    /// `None` if there is no such grammar.
     pub(super) checked: Option<bool>,
 }
 
@@ -112,16 +113,17 @@ pub(super) struct Stage {
     pub name: Name,
     pub parameters: Numbers,
     pub numbers: Numbers,
-    /// The names of what a constraint let through.
+    /// A description of what a constraint let through.
     pub expected: Option<String>,
     pub took: Duration,
-    /// The number of candidates above minus infinity that it left.
+    /// The number of candidates above minus infinity that the stage left.
     pub left: usize,
-    /// The share of the probability that it kept, if it removed candidates and changed no logits.
+    /// The share of the probability that the stage kept, if it removed candidates and changed no
+    /// logits.
     pub kept: Option<f64>,
-    /// The largest probability before it.
+    /// The largest probability before the stage.
     pub largest: f64,
-    /// The log-sum-exp of the logits that it left.
+    /// The log-sum-exp of the logits that the stage left.
     pub log_sum_exp: f64,
 }
 
@@ -132,7 +134,7 @@ pub(super) struct Followed {
     pub raw: f32,
     /// The logit; `None` if the candidate was removed.
     pub logit: Option<f32>,
-    /// The index of the stage that removed it.
+    /// The index of the stage that removed the candidate.
     pub out: Option<usize>,
     pub changes: Vec<Change>,
 }
@@ -145,7 +147,7 @@ pub(super) struct Change {
     pub numbers: Numbers,
 }
 
-/// The token that the chain ends with.
+/// The token that the chain chose.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Chosen {
     pub token: Token,
@@ -197,18 +199,20 @@ impl Observer {
         self.replaces = true;
     }
 
-    /// Notes that a grammar outside the chain has checked the token; `waits` if it allows all until
-    /// its trigger is complete. `of` describes what it lets through.
+    /// Records that a grammar outside the chain has checked the token. `waits` is true if that
+    /// grammar allows all tokens until its trigger is complete. `of` describes what it lets
+    /// through.
     pub fn check(&mut self, waits: bool, of: impl FnOnce() -> Option<Expected>) {
         self.checked = Some(waits);
         self.asked(of);
     }
 
-    /// Returns the names of what a constraint lets through, and notes the bytes that it forces.
+    /// Returns a description of what a constraint lets through, and records the bytes that it
+    /// forces.
     fn asked(&mut self, of: impl FnOnce() -> Option<Expected>) -> Option<String> {
-        // They are a part of the text.
+        // Both depend on the text, and are omitted with it.
         let expected = self.options.text.then(of).flatten()?;
-        // Of two constraints, the longer continuation begins with the other.
+        // The longer of two constraints' continuations begins with the shorter one.
         if expected.forced.len() > self.forced.len() {
             self.forced = expected.forced;
         }
@@ -253,7 +257,7 @@ impl Observer {
         if let Some(edited) = self.edited(pool) {
             return edited;
         }
-        // They choose, and do not change the logits.
+        // These samplers choose a token, and do not change the logits.
         if matches!(name, "dist" | "greedy") {
             return self.last;
         }

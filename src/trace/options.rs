@@ -1,16 +1,16 @@
-//! The extent of the record, parsed from a text.
+//! The options of the record, parsed from a text.
 
 use crate::quoted::quoted;
 
-/// The most candidates that are followed.
+/// The maximum number of candidates that are followed.
 pub const MOST_FOLLOWED: usize = 100;
 
-/// The extent of the record.
+/// The options of the record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     /// The number of most probable candidates that are followed.
     pub n: usize,
-    /// If false, texts, numbers of tokens, and repeated tokens are omitted.
+    /// If false, texts, token ids and the lengths of repetitions are omitted.
     pub text: bool,
 }
 

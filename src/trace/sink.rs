@@ -1,7 +1,7 @@
 //! The destination of the lines: a file or a function, for one process.
 //!
-//! A forked child opens a destination of its own, or stops recording. Its parent's locks, which are
-//! those of [`crate::sync`], stay usable.
+//! A forked child opens a destination of its own, or stops recording. The parent's locks, which are
+//! those of [`crate::sync`], stay usable in the child.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -19,10 +19,11 @@ use crate::log::{self, Level};
 use crate::sync::Mutex;
 use crate::token::Token;
 
-/// Receives the lines, each with its end of line. It is called with no lock held.
+/// A function that receives the lines, each with its line terminator. It is called with no lock
+/// held.
 pub type Function = Arc<dyn Fn(&[u8]) + Send + Sync>;
 
-/// The most sequences whose position is kept. Beyond this number the oldest are forgotten.
+/// The maximum number of sequences whose position is kept. Beyond it the oldest are forgotten.
 const SEQUENCES: usize = 4096;
 
 /// The time for which [`stop`] waits for calls of the function.
@@ -54,7 +55,8 @@ struct Known {
 static CURRENT: Mutex<Option<Arc<Sink>>> = Mutex::new(None);
 
 thread_local! {
-    /// True in a call of the function, whose own tokens are not recorded.
+    /// True while this thread is in a call of the record's function. Tokens sampled in that call
+    /// are not recorded.
     static DELIVERS: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -63,8 +65,8 @@ pub fn delivers() -> bool {
     DELIVERS.get()
 }
 
-/// Runs `work`, as if within a call of the record's function if `delivers`. For threads that help
-/// another thread.
+/// Runs `work`, as if within a call of the record's function if `delivers` is true. A thread that
+/// helps another one passes that thread's value of [`delivers`].
 pub fn delivering<T>(delivers: bool, work: impl FnOnce() -> T) -> T {
     struct Back(bool);
     impl Drop for Back {
@@ -133,7 +135,7 @@ fn begin(
     });
     *CURRENT.lock() = Some(Arc::clone(&sink));
     sink.send(lines::start(options));
-    // Its function may have ended it already.
+    // The record's function may have ended the record already.
     let is_there = CURRENT.lock().is_some();
     ON.store(is_there, Ordering::Relaxed);
     Ok(())
@@ -149,7 +151,7 @@ pub(super) fn observer(logits: Logits<'_>) -> Option<Box<Observer>> {
     Some(Box::new(Observer::new(logits, sink.options)))
 }
 
-/// Returns the destination, which a forked child opens again.
+/// Returns the destination of this process. A forked child opens a file of its own.
 fn of_this_process() -> Option<Arc<Sink>> {
     let found = Sink::known(&mut CURRENT.lock());
     found.unwrap_or_else(|text| {
@@ -198,8 +200,9 @@ impl Observer {
 }
 
 impl Sink {
-    /// Returns the destination of this process. In a forked child it replaces the parent's; `None`,
-    /// and the record ends, if the name is that of the parent's file.
+    /// Returns the destination of this process. A forked child replaces the parent's by a file of
+    /// its own. If there is no file, or its name would be the same, the record ends and the result
+    /// is `None`.
     fn known(current: &mut Option<Arc<Self>>) -> Result<Option<Arc<Self>>, String> {
         let process = process::id();
         let Some(sink) = current else {

@@ -16,8 +16,8 @@ pub(super) type Identity = (libc::dev_t, ino_t);
 
 /// Returns the identity of the file that the descriptor refers to now; an error if it is closed.
 ///
-/// [`File::metadata`] makes a system call of its own, `statx`, which filters of system calls that
-/// allow writing often lack.
+/// [`File::metadata`] calls `statx` instead, which system-call filters often forbid even if they
+/// allow writing.
 pub(super) fn identity(file: &File) -> io::Result<Identity> {
     let mut found = MaybeUninit::<stat>::uninit();
     // SAFETY: there is room for the result; a closed descriptor is an error.
@@ -29,14 +29,14 @@ pub(super) fn identity(file: &File) -> io::Result<Identity> {
     Ok((found.st_dev, found.st_ino))
 }
 
-/// Opens a file for this user alone, without truncating it, unless another process writes it.
+/// Opens a file for this user alone, without truncating it. Fails if another process is writing it.
 pub(super) fn open(path: &str) -> Result<File, Refusal> {
     let opened = OpenOptions::new()
         .write(true)
         .create(true)
         .truncate(false)
         .mode(0o600)
-        // Without waiting for the reader of a pipe.
+        // `O_NONBLOCK` avoids waiting for the reader of a pipe.
         .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK)
         .open(path);
     let file = opened.map_err(|error| match error.raw_os_error() {

@@ -22,13 +22,13 @@ const ANONYMOUS: u32 = 0;
 const IS_LINK: u32 = 0x400;
 /// The type of a file on a disk.
 const ON_DISK: u32 = 1;
-/// The error if another process has it open for writing.
+/// The error code if another process has the file open for writing.
 const SHARING_VIOLATION: i32 = 32;
-/// The index of the volume's number in the information about a file.
+/// The index of the volume's serial number in the information about a file.
 const VOLUME: usize = 7;
-/// The index of the number of names.
+/// The index of the number of links (names).
 const NAMES: usize = 10;
-/// The index of the first half of the file's number; the other half follows.
+/// The index of the first half of the file's number; the other half is next.
 const NUMBER: usize = 11;
 
 /// The volume and both halves of the number of a file.
@@ -49,8 +49,8 @@ fn information(file: &File) -> io::Result<[u32; 13]> {
     Ok(told)
 }
 
-/// Opens a file, without truncating it, unless another process writes it. The permissions of its
-/// folder apply.
+/// Opens a file without truncating it. Fails if another process is writing it. The permissions of
+/// its folder apply.
 pub(super) fn open(path: &str) -> Result<File, Refusal> {
     let opened = OpenOptions::new()
         .write(true)
