@@ -1,4 +1,5 @@
-//! The sampler of a grammar: it allows only tokens that keep the text within the grammar.
+//! The grammar sampler: allows only tokens after which the text is still a prefix of a sentence of
+//! the grammar.
 
 use std::any::Any;
 use std::ffi::CStr;
@@ -371,8 +372,8 @@ impl Grammar {
         core.as_mut().is_none_or(|core| core.tracker.mask().is_ok())
     }
 
-    /// Returns the properties of the grammar's text in which builds of llama.cpp differ; `None`
-    /// without a grammar.
+    /// Returns the properties of the grammar's text that builds of llama.cpp treat differently;
+    /// `None` without a grammar.
     pub fn about(&self) -> Option<About> {
         let core = self.slot.core.lock();
         let compiled = core.as_ref().map(|core| core.tracker.engine().compiled());
@@ -492,7 +493,8 @@ impl Core {
         Arc::new(Mask::only(tree.n_tokens(), tree.end_of_generation()))
     }
 
-    /// Returns the mask at the current position; the constraint dies if that takes too much work.
+    /// Returns the mask at the current position. If that takes too much work, the constraint
+    /// becomes dead.
     fn current_mask(&mut self) -> Result<Arc<Mask>, TooMuch> {
         if let Some(mask) = &self.mask {
             return Ok(Arc::clone(mask));
@@ -541,8 +543,8 @@ impl Core {
         if self.mask.is_none() && candidates.len() <= FEW {
             self.mask = self.tracker.known_mask();
             // If this takes too many steps, the mask may still take fewer, since it examines common
-            // beginnings only once. So the mask decides. Otherwise the result would depend on
-            // earlier queries.
+            // prefixes only once. So the mask decides. Otherwise the result would depend on earlier
+            // queries.
             if self.mask.is_none() && self.one_by_one(candidates.as_mut_slice()).is_ok() {
                 return;
             }
@@ -757,7 +759,7 @@ impl Core {
         }
     }
 
-    /// Accepts a token before the grammar begins, or with which it begins.
+    /// Accepts a token while the lazy grammar waits. The grammar may begin with this token.
     fn wait(&mut self, token: Token) {
         let engine = Arc::clone(self.tracker.engine());
         let piece = engine.compiled().tree.piece(token);

@@ -248,7 +248,7 @@ fn one_mask_serves_all_counts_above_the_longest_token() {
         for left in (1..=most).rev() {
             let lengths: Vec<Token> = (1..=left.min(LONGEST) as Token).collect();
             assert_eq!(allowed(&grammar), lengths, "{left} left");
-            // The least number of repetitions does not affect whether a token is allowed.
+            // The minimum number of repetitions does not affect whether a token is allowed.
             let is_first = Arc::ptr_eq(&first, &grammar.slot().allowed());
             assert!(
                 is_first || left < LONGEST || most - left > 59,

@@ -24,10 +24,10 @@ use crate::token::Token;
 use crate::trie::arena::{Trie, ascending, sorted_leaves};
 use crate::trie::descriptor::Payload;
 
-/// The most tries that are kept.
+/// The maximum number of tries that are kept.
 pub const CAPACITY: usize = 128;
 
-/// The most bytes that the tries occupy, together with the payloads that lead to them.
+/// The maximum size in bytes of the tries and of the payloads that lead to them.
 pub const MAX_BYTES: usize = 16 << 20;
 
 type Key = [u8; 32];
@@ -47,7 +47,7 @@ pub struct CacheStats {
     pub bytes: u64,
 }
 
-/// The most payloads whose bytes are known.
+/// The maximum number of payloads whose bytes are known.
 const MOST_KNOWN: usize = 2 * CAPACITY;
 
 /// A payload to be looked up: its hash finds an entry, and its bytes confirm it.
@@ -155,8 +155,8 @@ pub fn stats() -> CacheStats {
     CACHE.stats()
 }
 
-/// Returns the counters, and the number of hits of payloads whose bytes were unknown although
-/// another payload with the same sets was cached.
+/// Returns the counters, and the number of hits by canonical form alone: the payload's bytes were
+/// unknown, but its values were those of a cached payload.
 pub fn stats_and_reordered() -> (CacheStats, u64) {
     CACHE.stats_and_reordered()
 }
@@ -183,7 +183,8 @@ impl Shared {
         Ok(self.trie_of_payload(&payload, Some(text)))
     }
 
-    /// Returns the trie of a payload that was not found by its bytes, if it has any.
+    /// Returns the trie of a payload. `text` is its JSON, which was not found in the cache; `None`
+    /// if the payload was not made from JSON.
     pub(crate) fn trie_of_payload(&self, payload: &Payload, text: Option<Text>) -> Arc<Trie> {
         let key = canonical(payload);
         let (found, is_known) = self.with(|cache| cache.get_canonical(&key, text));
@@ -258,9 +259,9 @@ impl Cache {
         (*known.json == *text.json).then_some(known.key)
     }
 
-    /// Finds a trie by the canonical form of a payload that was not found by its bytes, if it has
-    /// any. Also returns true if the bytes need not be recorded, which another thread may have done
-    /// in the meantime.
+    /// Finds a trie by the canonical form of a payload. `text` is its JSON, if there is any, which
+    /// was not found before. Also returns true if the bytes need not be recorded, which another
+    /// thread may have done in the meantime.
     fn get_canonical(&mut self, key: &Key, text: Option<Text>) -> (Option<Arc<Trie>>, bool) {
         fault::point();
         let is_known = text.is_none_or(|text| self.key_of(text).is_some());

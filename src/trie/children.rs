@@ -20,11 +20,11 @@ pub(super) struct Found {
     pub(super) possible: usize,
 }
 
-/// The most words that a bitmap of children may have per candidate, which is 2.7 times the size of
-/// the array.
+/// The maximum number of words per candidate in a bitmap of children. The bitmap is then 2.7 times
+/// as large as the array.
 const WORDS_PER_CANDIDATE: usize = 4;
 
-/// Buffers that are used again by each call.
+/// Buffers that all calls reuse.
 #[derive(Debug, Default)]
 pub(super) struct Scratch {
     /// The indices of the children among the candidates, in ascending order.

@@ -11,7 +11,7 @@
 //!
 //! Per token, `accept` takes a binary search among the children of one node. `apply` takes one
 //! write per candidate or, in compact mode and as long as the array has not been reordered, one
-//! step per child. Both take nothing while no span is active.
+//! step per child. Both do nothing while no span is active.
 #![forbid(unsafe_code)]
 
 pub mod cache;

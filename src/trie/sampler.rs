@@ -9,9 +9,9 @@
 //! infinity, and there is at least one, whatever earlier samplers have removed. Tokens to which an
 //! earlier sampler has given minus infinity are banned, and stay banned. If all tokens that may
 //! follow are banned, only they stay in the array, so that any choice is still valid and no host
-//! gets an empty array. Two things could undo this later in the chain: a mark as sorted, which the
-//! array therefore loses, and an infinite logit, which a softmax would turn into NaN, and which is
-//! therefore kept alone.
+//! gets an empty array. Two things could undo this later in the chain. An array marked as sorted
+//! could begin with a masked candidate, so masking clears the mark. A softmax would turn an
+//! infinite logit into NaN, so a candidate with such a logit is kept alone.
 
 use std::ffi::CStr;
 use std::sync::Arc;
@@ -156,7 +156,7 @@ impl Slot {
     }
 
     /// Writes the forced tokens, each of which is the only continuation, to `out` as far as there
-    /// is room. Returns the number of all of them.
+    /// is room. Returns their total number.
     pub fn forced(&self, out: &mut [Token]) -> usize {
         let length = self.with_cursor(|cursor| {
             out.iter_mut()
@@ -168,7 +168,7 @@ impl Slot {
     }
 
     /// Writes the tokens that may follow to `out`, in ascending order and as far as there is room.
-    /// Returns the number of all of them.
+    /// Returns their total number.
     pub fn allowed(&self, out: &mut [Token]) -> usize {
         let mut merged = Vec::new();
         let number = self.with_cursor(|cursor| {
@@ -320,7 +320,7 @@ impl Sampler for TrieSampler {
 }
 
 impl Constraint {
-    /// Records that this lack is reported. Returns true at the first time.
+    /// Records that this lack is reported. Returns true the first time.
     fn is_first(&mut self, lack: Lack) -> bool {
         let told = match lack {
             Lack::Cut => &mut self.warned_of_cut,
