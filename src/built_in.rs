@@ -2,13 +2,13 @@
 
 use crate::token::Token;
 
-/// A built-in sampler of llama.cpp: the arguments that make it, and its later history.
+/// A built-in sampler of llama.cpp, described by its constructor's arguments and its later history.
 #[derive(Clone, Debug, PartialEq)]
 #[expect(missing_docs, reason = "the arguments have their names in llama.h")]
 pub enum BuiltIn {
     /// `llama_sampler_init_greedy`.
     Greedy,
-    /// `llama_sampler_init_dist`, after this many draws.
+    /// `llama_sampler_init_dist`, after `draws` draws.
     Dist { seed: u32, draws: u64 },
     /// `llama_sampler_init_top_k`.
     TopK { k: i32 },
@@ -20,7 +20,7 @@ pub enum BuiltIn {
     Temp { t: f32 },
     /// `llama_sampler_init_temp_ext`.
     TempExt { t: f32, delta: f32, exponent: f32 },
-    /// `llama_sampler_init_penalties`, after these tokens.
+    /// `llama_sampler_init_penalties`, after accepting these tokens.
     Penalties {
         n_vocab: i32,
         last_n: i32,
@@ -39,7 +39,7 @@ pub enum BuiltIn {
 /// How a host treats a sampler whose chain it runs in its graph (`llama_set_sampler`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InGraph {
-    /// The sampler does not run there. It ends the part of the chain that does.
+    /// The sampler does not run in the graph, and neither do the members of the chain after it.
     Never,
     /// The corresponding built-in runs instead of the sampler.
     AsBuiltIn,

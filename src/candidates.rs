@@ -33,7 +33,8 @@ impl<'a> Candidates<'a> {
         }
     }
 
-    /// Returns the view with the choice of an earlier sampler. Only a selector changes it.
+    /// Returns the view with `selected` as the choice of an earlier sampler. Only a selector
+    /// changes that choice.
     pub fn with_selected(mut self, selected: Option<usize>) -> Self {
         self.selected = selected;
         self
@@ -127,7 +128,7 @@ impl<'a> Candidates<'a> {
     /// Returns `id` as an index if the token is at the position where a host puts it: `data[id].id
     /// == id`. O(1).
     ///
-    /// After `None` the token may still be at another index.
+    /// If the result is `None`, the token may still be at another index.
     #[inline]
     pub fn index_in_place(&self, id: Token) -> Option<usize> {
         let index = usize::try_from(id).ok()?;
@@ -177,7 +178,8 @@ impl<'a> Candidates<'a> {
         kernels::max_logit(self.as_slice(), self.sorted)
     }
 
-    /// Returns the index of the largest logit, the first of equals; `None` for an empty array.
+    /// Returns the index of the largest logit, the first one if several are equal; `None` for an
+    /// empty array.
     pub fn argmax(&self) -> Option<usize> {
         kernels::argmax(self.as_slice())
     }

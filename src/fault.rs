@@ -1,10 +1,10 @@
 //! Points at which a unit test can make the library fail, to check the state that remains.
 //!
-//! The guard passes such a point whenever foreign code calls the library. Other points are in the
-//! middle of changes, when one part has been made and another has not. They are compiled only in
-//! unit tests.
+//! The guard (`ffi/guard.rs`) passes such a point whenever foreign code calls the library. Other
+//! points are in the middle of a change, after a first part of it and before the next. Outside unit
+//! tests a point does nothing.
 
-/// Panics if a test has requested it.
+/// Panics if a unit test has requested it; otherwise does nothing.
 #[inline(always)]
 pub(crate) fn point() {
     #[cfg(test)]

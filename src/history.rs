@@ -5,8 +5,8 @@
 //! grows with the number of accepted tokens, up to `n`, so a huge `n` costs nothing until it is
 //! used.
 //!
-//! A window that continues from a window with another `n` counts as the built-in does. A count may
-//! then differ from the number of tokens in the window: see [`History::go_on_from`].
+//! If a window continues from a window with another `n`, its counts follow the built-in's. A count
+//! may then differ from the number of occurrences in the window: see [`History::go_on_from`].
 
 use std::collections::{HashMap, TryReserveError, VecDeque};
 use std::hash::{BuildHasher, Hasher};
@@ -18,7 +18,7 @@ use crate::token::Token;
 /// A sliding window over the accepted tokens, with the count of each token.
 #[derive(Clone, Debug)]
 pub struct History {
-    /// The most tokens that `window` holds.
+    /// The maximum number of tokens in `window`.
     capacity: usize,
     /// The window length from which each `accept` discounts the oldest token: `capacity`, unless
     /// that was copied from another window.
@@ -35,7 +35,7 @@ pub struct History {
 /// A token and its count, which is 0 or less.
 pub type Owing = (Token, i32);
 
-/// A map from tokens.
+/// A hash map with tokens as keys.
 pub type TokenMap<V> = HashMap<Token, V, TokenHashes>;
 
 /// Makes [`TokenHasher`]s with the key of this process. Without a key the sender of a request, who
@@ -85,7 +85,8 @@ impl Hasher for TokenHasher {
     }
 }
 
-/// The capacity that is reserved at once, so that windows of common sizes never allocate later.
+/// The number of tokens for which memory is reserved at creation, so that windows of common sizes
+/// never allocate later.
 const RESERVED: usize = 1024;
 
 impl History {
@@ -162,8 +163,8 @@ impl History {
         self.owing = None;
     }
 
-    /// Changes the number of tokens that the window holds at most. A smaller window keeps the
-    /// newest ones; enlarging it later does not restore the others.
+    /// Changes the capacity. A smaller window keeps the newest tokens; enlarging it later does not
+    /// restore the others.
     pub fn resize(&mut self, capacity: usize) {
         (self.capacity, self.full) = (capacity, capacity);
         while self.window.len() > capacity {
@@ -179,8 +180,8 @@ impl History {
         self.capacity
     }
 
-    /// Returns the number of tokens for which the window was made or to which it was resized. That
-    /// is its capacity, unless it [went on from another](Self::go_on_from).
+    /// Returns the number of tokens for which the window was made or to which it was resized. It is
+    /// the capacity, unless the window [went on from another](Self::go_on_from).
     pub fn nominal(&self) -> usize {
         self.full
     }

@@ -4,8 +4,8 @@ use crate::log::{self, Level};
 use crate::quoted::quoted;
 use crate::simd::{Isa, take_unknown_name};
 
-/// Warns, once, if the instruction set has been chosen and LLAMA_SIEVE_SIMD names none of this
-/// processor.
+/// Warns once if the instruction set has been chosen and LLAMA_SIEVE_SIMD does not name one that
+/// this processor supports.
 #[inline]
 pub(crate) fn report_unknown_name() {
     if let Some(name) = take_unknown_name() {
@@ -13,7 +13,8 @@ pub(crate) fn report_unknown_name() {
     }
 }
 
-/// Chooses the instruction set, and warns if LLAMA_SIEVE_SIMD names none.
+/// Chooses the instruction set, and warns if LLAMA_SIEVE_SIMD does not name one that this processor
+/// supports.
 pub(crate) fn choose() {
     Isa::current();
     report_unknown_name();
@@ -26,6 +27,6 @@ fn report(name: &str) {
         quoted(name),
         Isa::current().name().to_string_lossy()
     );
-    // The message does not become the last error, which belongs to the call.
+    // The message is not kept as the last error, which belongs to the running call.
     log::log(Level::Warn, &text);
 }

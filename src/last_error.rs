@@ -11,7 +11,7 @@ pub const NO_MEMORY: &CStr = c"llama-sieve: not enough memory";
 
 thread_local! {
     static CODE: Cell<c_int> = const { Cell::new(0) };
-    /// A text that needs no memory. If it is set, it takes precedence over the other text.
+    /// A text that needs no memory. If it is set, it takes precedence over `TEXT`.
     static FIXED: Cell<Option<&'static CStr>> = const { Cell::new(None) };
     static TEXT: PerThread<RefCell<String>> = const { PerThread::new() };
 }

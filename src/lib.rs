@@ -49,7 +49,7 @@
 #![cfg_attr(doctest, doc = include_str!("../README.md"))]
 // The library runs in processes of others, so it does not panic on purpose. Tests may.
 //
-// Items that are `pub` are part of the interface. Tests see more.
+// Outside tests, every `pub` item must be part of the interface.
 #![cfg_attr(not(test), warn(unreachable_pub))]
 #![cfg_attr(
     not(test),

@@ -47,7 +47,7 @@ struct Sinks {
     running: Vec<Running>,
 }
 
-/// A running call of a sink: the one that was installed after this many replacements.
+/// A running call of the sink that was installed by replacement number `replaced`.
 #[derive(Clone, Copy, PartialEq)]
 struct Running {
     replaced: u64,
@@ -71,7 +71,8 @@ struct Message {
     text: String,
 }
 
-/// The most messages of one thread that wait for delivery. Any further messages are only counted.
+/// The maximum number of messages of one thread that wait for delivery. Further messages are only
+/// counted.
 const WAITING: usize = 64;
 
 thread_local! {
@@ -110,8 +111,8 @@ impl Drop for Inside {
 
 /// Replaces the sink; `None` means the default, which is stderr.
 ///
-/// Returns when no call of an earlier sink is running any more. Within a sink it returns at once,
-/// since it would otherwise wait for that very call.
+/// Returns once no earlier sink is still running. Called by a sink, it returns at once, since it
+/// would otherwise wait for that sink.
 pub fn set_sink(sink: Option<Sink>) {
     let mut sinks = SINKS.lock();
     let before = std::mem::replace(&mut sinks.current, sink);

@@ -11,8 +11,8 @@
 //! - surprisal of a token = -d + ln(1 + Z).
 //!
 //! Every term is at or above 0, so nothing cancels, however peaked the distribution is, and
-//! whatever offset all logits share. The largest logit's own 1 stays out of Z, so that ln(1 + Z)
-//! keeps its digits when Z is tiny. Exponentials are `float`s with a relative error of at most
+//! whatever offset all logits share. Z leaves out the largest logit's own term, 1, so that ln(1 +
+//! Z) keeps its digits when Z is tiny. Exponentials are `float`s with a relative error of at most
 //! 1.4e-7. At most 8 terms of a sum are added as `float`s, and the partial sums as `double`s. So
 //! each metric is within a millionth of its value in `double` arithmetic. There is one pass over
 //! the vocabulary, which reads 4 bytes per logit (2 in half precision) and takes 13 vector
@@ -60,7 +60,7 @@ pub enum Base {
 }
 
 impl Base {
-    /// Returns a number of nats in this unit.
+    /// Converts a number of nats to this unit.
     fn of_nats(self, nats: f64) -> f32 {
         match self {
             Base::Nats => nats as f32,
@@ -97,7 +97,7 @@ impl Summary {
     }
 
     /// Returns the summary of `logits`, and writes the `n` most probable tokens into `top` in
-    /// descending order, or fewer if fewer have a probability above 0. Of equal ones the lower
+    /// descending order, or fewer if fewer have a probability above 0. Among equal logits the lower
     /// token comes first. Their `p` is unspecified. Takes one pass and a sort of `n` tokens. The
     /// pass omits the sum for the entropy unless `measured` is true.
     // In bounds: each block of the vocabulary has a maximum.
@@ -162,10 +162,10 @@ impl Summary {
         gone: impl IntoIterator<Item = f32>,
         largest: f32,
     ) -> Option<Self> {
-        /// The most by which the largest logit may fall for the difference to be precise enough.
+        /// The maximum decrease of the largest logit for which the difference is precise enough.
         const DEEPEST: f64 = 20.0;
-        /// The most of the probability that may be removed, as a multiple of the rest, for the
-        /// difference to be precise enough.
+        /// The maximum probability that may be removed, as a multiple of the remaining probability,
+        /// for the difference to be precise enough.
         const MOST_GONE: f64 = 8.0;
         let Sums { max, .. } = self.0;
         let below = |logit: f32| f64::from(max) - f64::from(logit);

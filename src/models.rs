@@ -1,10 +1,10 @@
-//! Model checks: run every order in which threads can access a slot, the bound handles and the
+//! Model checks: explore every interleaving of threads that access a slot, the bound handles or the
 //! cache of tries.
 //!
 //! The code is the library's own. Only its lock (`sync.rs`) is replaced by one that lets a
-//! scheduler decide which thread continues. The scheduler tries all orders and detects deadlocks,
-//! and each model reports the number of orders. Shared data is only accessed under locks, so the
-//! order of their steps is the only difference that threads can make.
+//! scheduler decide which thread continues. The scheduler tries all interleavings and detects
+//! deadlocks, and each model reports their number. Shared data is only accessed under locks, so a
+//! result can only depend on the order of the lock operations.
 //!
 //! Compiled only with `RUSTFLAGS="--cfg model"`, as by `ci/sanitize model`.
 
@@ -23,7 +23,7 @@ use crate::token::{Token, TokenData};
 use crate::trie::cache::Shared;
 use crate::trie::{Mode, Payload, Slot, Trie, TrieSampler};
 
-/// Runs a model in every order, without a limit. The run time shows if a model has too many orders.
+/// Runs a model with every interleaving, without a limit. The run time shows if there are too many.
 fn every_order(name: &str, at_least: usize, model: impl Fn() + Send + Sync + 'static) {
     let mut config = Config::new();
     config.max_steps = MaxSteps::FailAfter(10_000);

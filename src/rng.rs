@@ -52,8 +52,8 @@ const TWO_32: f64 = 4_294_967_296.0;
 impl Mt19937 {
     /// The number of words in the state.
     pub const WORDS: usize = 624;
-    /// The position, counted from the oldest word, of the word that the recurrence adds to the mix
-    /// of the two oldest.
+    /// The position, counted from the oldest word, of the word that the recurrence XORs with the
+    /// mix of the two oldest.
     const MIDDLE: usize = 397;
 
     /// Returns the generator in its state after `seed(seed)`.
@@ -150,8 +150,8 @@ impl Mt19937 {
     /// With fewer than two weights the result is 0, and the host's profile decides whether that
     /// takes a uniform draw. If a weight is NaN, or all are 0, the result is 0.
     ///
-    /// Takes one sum over the weights, of 4 bytes each. Only if rounding could affect the result is
-    /// each weight divided by the sum, and are the quotients added one by one.
+    /// Takes one sum over the weights, of 4 bytes each. Each weight is divided by the sum, and the
+    /// quotients are added one by one, only if rounding could affect the result.
     pub fn discrete(&mut self, weights: &mut Workspace) -> usize {
         if weights.values().len() < 2 {
             return self.only();

@@ -35,16 +35,16 @@ pub enum About {
     Token(Token),
 }
 
-/// The next part of the text, as far as a constraint decides it.
+/// The continuations of the text that a constraint allows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Expected {
-    /// The names of what it allows.
+    /// A description of what the constraint allows.
     pub words: String,
     /// The first bytes of the only continuation; empty if there are several.
     pub forced: Vec<u8>,
 }
 
-/// The most bytes of the only continuation that are computed for a trace.
+/// The maximum length of [`Expected::forced`], in bytes.
 pub const MOST_FORCED: usize = 64;
 
 /// A callback that receives a sampler's numbers with their names.
@@ -52,9 +52,9 @@ pub type Tell<'a> = &'a mut dyn FnMut(&'static str, f64);
 
 /// A sampler: its parameters, its state, and its effect on the candidates of one token position.
 ///
-/// `Clone` keeps the whole state, generators included. A sampler is used from one thread at a time,
-/// but may move between threads. After the first tokens of a thread (warm-up) neither `apply` nor
-/// `accept` allocates.
+/// `Clone` keeps the whole state, but may restart a generator if the built-in's clone does (see
+/// [`twin`](Self::twin)). A sampler is used from one thread at a time, but may move between
+/// threads. After the first tokens of a thread (warm-up) neither `apply` nor `accept` allocates.
 pub trait Sampler: Clone + Send + 'static {
     /// The kind, which decides the result of a failure.
     const KIND: Kind = Kind::Filter;
@@ -120,8 +120,8 @@ pub trait Sampler: Clone + Send + 'static {
         }
     }
 
-    /// Returns a copy with the whole state. That includes a generator, which a clone would restart,
-    /// as the built-in's clone does.
+    /// Returns a copy with the whole state, which continues as the original would. It differs from
+    /// a clone if the clone, like the built-in's, restarts a generator.
     fn twin(&self) -> Self {
         self.clone()
     }
@@ -146,7 +146,7 @@ pub trait Sampler: Clone + Send + 'static {
         None
     }
 
-    /// Reports the numbers that a trace requests.
+    /// Passes the numbers that `about` requests to `to`, each with its name.
     fn tell(&self, _about: About, _to: Tell<'_>) {}
 
     /// Returns a description of what a constraint allows next. `None` if it cannot tell, or allows
@@ -173,7 +173,7 @@ pub trait Sampler: Clone + Send + 'static {
     }
 }
 
-/// A sampler of unknown type. Its methods give the buffers back to the thread.
+/// The object-safe form of [`Sampler`]. `narrow` and `warm_up` give the buffers back to the thread.
 pub(crate) trait Member: Send {
     fn kind(&self) -> Kind;
     /// True if the sampler remembers something from token to token.

@@ -101,8 +101,8 @@ use elsewhere::Blocked;
 #[cfg(all(target_os = "linux", not(miri)))]
 use linux::Blocked;
 
-/// Runs a write so that its failure raises no signal. A successful write takes one more system
-/// call, rt_sigprocmask, before and after it.
+/// Runs a write so that its failure raises no signal. Even a successful write costs two more system
+/// calls, rt_sigprocmask before and after it.
 pub(crate) fn without_signals<T>(write: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     let blocked = Blocked::now();
     let written = write();
