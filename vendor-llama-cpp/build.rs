@@ -16,10 +16,10 @@ use std::path::{Path, PathBuf};
 
 use fnv::Fnv;
 
-/// Raise this by one when the way of building changes without any flag changing.
+/// The revision of the build. It must be increased when the build changes although no flag does.
 const REVISION: &str = "1";
 
-/// The system libraries after the objects or the archive on a link line.
+/// The system libraries that follow the objects or the archive on a link line.
 const SYSTEM_LIBRARIES: [&str; 3] = ["m", "pthread", "dl"];
 
 fn main() {
@@ -35,7 +35,7 @@ fn main() {
     for path in ["build.rs", "build", "shim", "Cargo.toml"] {
         println!("cargo:rerun-if-changed={path}");
     }
-    // Cargo then runs this script again when someone has deleted the libraries.
+    // Cargo runs this script again if the libraries have been deleted.
     println!("cargo:rerun-if-changed={}", made.stamp.display());
 
     link_for_rust(&build_dir, &tools.cxx_stdlib);
@@ -51,8 +51,8 @@ fn require_linux() {
     );
 }
 
-/// The folder shared by all cargo profiles, so that llama.cpp is compiled once for them all.
-/// Everything that decides what the objects look like is in the folder's name.
+/// Returns the folder that all cargo profiles share, so that llama.cpp is compiled once for all of
+/// them. The folder's name is a hash of everything that determines the objects.
 fn build_dir(source: &source::Source, tools: &toolchain::Toolchain) -> PathBuf {
     let mut name = Fnv::new();
     name.text(REVISION);
@@ -62,13 +62,14 @@ fn build_dir(source: &source::Source, tools: &toolchain::Toolchain) -> PathBuf {
     target_dir().join(format!("llama.cpp-{:016x}", name.finish()))
 }
 
-/// OUT_DIR is `<target>/[triple/]<profile>/build/<package>-<hash>/out`, or, of newer cargos,
-/// `build/<package>/<hash>/out`; any other shape costs only the sharing between profiles.
+/// Returns the target directory. OUT_DIR is
+/// `<target>/[triple/]<profile>/build/<package>-<hash>/out` or, with newer versions of cargo,
+/// `.../build/<package>/<hash>/out`. With any other form only the sharing between profiles is lost.
 fn target_dir() -> PathBuf {
     let out_dir = PathBuf::from(cargo_env("OUT_DIR"));
     let target_dir = target_dir_above(&out_dir).unwrap_or(out_dir);
     match target_dir.parent() {
-        // Miri's is a folder in the one of everything else.
+        // Miri's target directory is a folder in the common one.
         Some(common) if under_miri() && target_dir.ends_with("miri") => common.to_path_buf(),
         _ => target_dir,
     }
@@ -90,7 +91,7 @@ fn target_dir_above(out_dir: &Path) -> Option<PathBuf> {
 
 fn link_for_rust(build_dir: &Path, cxx_stdlib: &str) {
     println!("cargo:rustc-link-search=native={}", build_dir.display());
-    // Not bundled into the rlib: the archive is large and stays where it is anyway.
+    // Not bundled into the rlib, since the archive is large and stays in its folder.
     println!(
         "cargo:rustc-link-lib=static:-bundle={}",
         make::STATIC_LIBRARY_NAME
@@ -101,7 +102,8 @@ fn link_for_rust(build_dir: &Path, cxx_stdlib: &str) {
     }
 }
 
-/// The values `src/paths.rs` reads with `env!`, and the same for build scripts of dependents.
+/// Passes the paths to `src/paths.rs`, which reads them with `env!`, and to the build scripts of
+/// dependent crates.
 fn tell_crate(root: &Path, build_dir: &Path, tools: &toolchain::Toolchain, made: &make::Made) {
     let mut link_args = vec![format!("-l{}", tools.cxx_stdlib)];
     link_args.extend(SYSTEM_LIBRARIES.map(|library| format!("-l{library}")));

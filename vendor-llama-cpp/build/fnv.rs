@@ -1,6 +1,6 @@
-//! FNV-1a: a hash that, unlike the standard library's, is the same in every Rust release.
+//! FNV-1a, a hash that is the same in every Rust release, unlike the standard library's.
 
-/// The running hash.
+/// The hash of all texts so far.
 pub struct Fnv(u64);
 
 impl Fnv {

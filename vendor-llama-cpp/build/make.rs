@@ -15,17 +15,17 @@ use crate::source::Source;
 use crate::toolchain::Toolchain;
 use crate::units::{self, Unit};
 
-/// The static library's name as the linker wants it.
+/// The static library's name as the linker expects it.
 pub const STATIC_LIBRARY_NAME: &str = "llama_static";
 
 const SHARED_LIBRARY: &str = "libllama.so";
 const SONAME: &str = "libllama.so.0";
 
-/// The files that came out.
+/// The files that the build has made.
 pub struct Made {
     pub static_library: PathBuf,
     pub shared_library: PathBuf,
-    /// Present, with the right text in it, once all of them are complete.
+    /// A file that is written, with a mark of the shim's version, once both libraries are complete.
     pub stamp: PathBuf,
 }
 
@@ -33,7 +33,8 @@ pub fn libraries(source: &Source, tools: &Toolchain, shim: &Path, build_dir: &Pa
     for dir in [units::objects(build_dir), units::generated(build_dir)] {
         check(fs::create_dir_all(&dir), "creating", &dir);
     }
-    // Held to the end of this function: a second cargo waits here and then finds all done.
+    // Held until this function returns: a second cargo waits for the lock and then finds everything
+    // built.
     let _lock = lock(&build_dir.join("lock"));
 
     let made = Made {
@@ -52,7 +53,7 @@ pub fn libraries(source: &Source, tools: &Toolchain, shim: &Path, build_dir: &Pa
     compile(tools, &llama_cpp);
     compile(tools, std::slice::from_ref(&shim));
 
-    // The shim is for our tests only; the shared library is a plain libllama.
+    // The shim is only for this repository's tests, so the shared library is a plain libllama.
     let objects: Vec<&Path> = llama_cpp.iter().map(|unit| unit.object.as_path()).collect();
     link_shared(tools, &objects, &made.shared_library);
     archive(&objects, &shim.object, &made.static_library);
@@ -60,8 +61,9 @@ pub fn libraries(source: &Source, tools: &Toolchain, shim: &Path, build_dir: &Pa
     made
 }
 
-/// Cargo runs a build script again when a file it watches is newer than the script's last start.
-/// The stamp is written after that start, so it is given the earliest time there is.
+/// Writes the stamp, and sets its modification time to the earliest one. Cargo runs a build script
+/// again if a file that it watches is newer than the script's last start, and the stamp is written
+/// after that start.
 fn write_stamp(stamp: &Path, mark: &str) {
     check(fs::write(stamp, mark), "writing", stamp);
     let file = check(File::options().write(true).open(stamp), "opening", stamp);
@@ -85,14 +87,14 @@ fn text_hash(file: &Path) -> u64 {
     hash.finish()
 }
 
-/// Compiles all units, as many at a time as cargo allows this build script.
+/// Compiles all units, as many in parallel as cargo allows this build script.
 fn compile(tools: &Toolchain, units: &[Unit]) {
     let next = AtomicUsize::new(0);
     let failure = Mutex::new(None);
     let work = || {
         while let Some(unit) = units.get(next.fetch_add(1, Ordering::Relaxed)) {
             if let Err(message) = compile_one(tools, unit) {
-                // No further units are handed out; those under way end by themselves.
+                // No further units are started; those that are being compiled end by themselves.
                 next.store(units.len(), Ordering::Relaxed);
                 failure.lock().unwrap().get_or_insert(message);
             }
@@ -123,7 +125,8 @@ fn compile_one(tools: &Toolchain, unit: &Unit) -> Result<(), String> {
     command.args(&unit.flags).arg("-c").arg(&unit.source);
     command.arg("-o").arg(&unfinished);
     run(&mut command)?;
-    // Renamed only when whole, so that an interrupted build leaves no half object behind.
+    // The object is renamed only when it is complete, so that an interrupted build leaves no
+    // partial object.
     fs::rename(&unfinished, &unit.object).map_err(|error| format!("{unfinished:?}: {error}"))
 }
 
@@ -157,7 +160,7 @@ fn link_shared(tools: &Toolchain, objects: &[&Path], library: &Path) {
 
 fn archive(objects: &[&Path], shim: &Path, library: &Path) {
     let unfinished = library.with_extension("a.part");
-    // `ar` adds to an archive that is already there.
+    // `ar` adds to an existing archive.
     if unfinished.exists() {
         check(fs::remove_file(&unfinished), "removing", &unfinished);
     }
@@ -167,7 +170,7 @@ fn archive(objects: &[&Path], shim: &Path, library: &Path) {
     check(fs::rename(&unfinished, library), "renaming", &unfinished);
 }
 
-/// Runs quietly; a failure's message has the command and all it printed.
+/// Runs a command without printing its output. The error contains the command and its stderr.
 fn run(command: &mut Command) -> Result<(), String> {
     let output = command
         .output()

@@ -1,4 +1,4 @@
-//! Finds llama.cpp's source: a checkout the user names, or cargo's registry.
+//! Finds llama.cpp's source, in a checkout that the user names or in cargo's registry.
 
 use std::env;
 use std::fs;
@@ -8,13 +8,13 @@ use std::time::UNIX_EPOCH;
 
 use crate::fnv::Fnv;
 
-/// The registry package whose `llama.cpp/` folder we compile.
+/// The registry package whose `llama.cpp/` folder is compiled.
 const PACKAGE: &str = "llama-cpp-sys-2";
 
 /// A llama.cpp source tree.
 pub struct Source {
     pub root: PathBuf,
-    /// Changes when the tree changes.
+    /// A text that changes when the tree changes.
     pub fingerprint: String,
 }
 
@@ -31,7 +31,8 @@ fn from_checkout(dir: &Path) -> Source {
         .unwrap_or_else(|error| stop(&format!("LLAMA_CPP_DIR={}: {error}", dir.display())));
     require_header(&root, "LLAMA_CPP_DIR must name a llama.cpp checkout");
 
-    // A checkout may be edited at any time, so its files' times are part of what was compiled.
+    // A checkout may be edited at any time, so the modification times of its files are part of the
+    // fingerprint.
     let mut seen = Fnv::new();
     for part in ["include", "src", "ggml/include", "ggml/src"] {
         println!("cargo:rerun-if-changed={}", root.join(part).display());
@@ -64,7 +65,7 @@ fn add_tree(seen: &mut Fnv, dir: &Path) {
 
 fn from_registry(crate_dir: &Path) -> Source {
     let manifest = crate_dir.join("Cargo.toml");
-    // Offline first: once fetched, a build must need neither network nor registry.
+    // Offline first: once the package is fetched, a build must need neither network nor registry.
     let found = package(&manifest, true).or_else(|_| package(&manifest, false));
     let (root, version) = found.unwrap_or_else(|error| {
         panic!(
@@ -82,7 +83,7 @@ fn from_registry(crate_dir: &Path) -> Source {
     Source { root, fingerprint }
 }
 
-/// The package's `llama.cpp/` folder and version, as cargo knows them.
+/// Returns the package's `llama.cpp/` folder and its version, as `cargo metadata` reports them.
 fn package(manifest: &Path, offline: bool) -> Result<(PathBuf, String), String> {
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
@@ -120,7 +121,7 @@ fn require_header(root: &Path, complaint: &str) {
     }
 }
 
-/// Ends the build with a message and nothing around it.
+/// Ends the build with only this message.
 fn stop(message: &str) -> ! {
     println!("cargo::error={message}");
     std::process::exit(1);

@@ -7,11 +7,11 @@ use std::process::Command;
 use crate::cargo_env;
 use crate::fnv::Fnv;
 
-/// The flags of CMake's Release build type, whatever cargo's own profile is.
+/// The flags of CMake's Release build type, which are used for every cargo profile.
 ///
-/// The compiled samplers are the reference our results must equal bit for bit, so a CFLAGS or
-/// CXXFLAGS from the environment must not loosen the arithmetic: these come after it.
-/// `-w`: warnings in somebody else's code help nobody here.
+/// The compiled samplers are the reference that this library's results must equal bit for bit, so
+/// CFLAGS or CXXFLAGS from the environment must not loosen the arithmetic. The flags here come
+/// after those. `-w` suppresses the warnings, which concern foreign code.
 const COMMON_FLAGS: [&str; 6] = [
     "-O3",
     "-DNDEBUG",
@@ -21,25 +21,25 @@ const COMMON_FLAGS: [&str; 6] = [
     "-w",
 ];
 
-/// The language each compiler is told to speak; CMake too asks for the GNU dialects.
+/// The language standard that each compiler gets. CMake also requests the GNU dialects.
 const C_STANDARD: &str = "-std=gnu11";
 const CXX_STANDARD: &str = "-std=gnu++17";
 
-/// One compiler and what every call of it gets.
+/// A compiler, and the flags of each of its calls.
 pub struct Compiler {
     pub path: PathBuf,
     pub flags: Vec<OsString>,
 }
 
-/// All that compiling and linking needs.
+/// Everything that compiling and linking need.
 pub struct Toolchain {
     pub c: Compiler,
     pub cxx: Compiler,
-    /// "stdc++" or "c++".
+    /// The name of the C++ standard library: "stdc++" or "c++".
     pub cxx_stdlib: String,
     /// Extra flags of ggml's CPU backend: the instruction set of this machine.
     pub cpu_flags: Vec<&'static str>,
-    /// Changes when the compilers or their flags change.
+    /// A text that changes when the compilers or their flags change.
     pub fingerprint: String,
 }
 
@@ -127,10 +127,10 @@ fn cxx_stdlib() -> String {
     }
 }
 
-/// Upstream's GGML_NATIVE default, which also steps aside when cross-compiling.
+/// Returns the flags of upstream's GGML_NATIVE, which is on by default except when cross-compiling.
 ///
-/// The compiler is asked what "native" means; its answer becomes part of the fingerprint, so that a
-/// target directory carried to another machine is not run there.
+/// The macros that the compiler predefines for "native" become part of the fingerprint, so that
+/// objects in a target directory that is moved to another machine are not used there.
 fn native_flags(c: &Compiler, cxx: &Compiler, seen: &mut Fnv) -> Vec<&'static str> {
     if cargo_env("HOST") != cargo_env("TARGET") {
         return Vec::new();

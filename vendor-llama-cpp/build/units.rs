@@ -1,4 +1,4 @@
-//! The list of what is compiled: upstream's CMake lists, as far as a CPU-only build needs them.
+//! The list of the compiled files: those of upstream's CMake lists that a CPU-only build needs.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use crate::cargo_env;
 use crate::toolchain::Toolchain;
 
-/// The number of model files that share one translation unit, as in upstream's CMake. (They all
-/// include the same large headers, so this saves most of their compile time.)
+/// The number of model files that share one translation unit, as in upstream's CMake. They all
+/// include the same large headers, so sharing saves most of their compile time.
 const UNITY_BATCH: usize = 16;
 
-/// ggml's core. The last two make up upstream's thin "ggml" library on top of "ggml-base".
+/// The files of ggml's core. The last two form upstream's thin "ggml" library above "ggml-base".
 const GGML_FILES: [&str; 11] = [
     "ggml.c",
     "ggml.cpp",
@@ -25,7 +25,7 @@ const GGML_FILES: [&str; 11] = [
     "ggml-backend-reg.cpp",
 ];
 
-/// ggml's CPU backend without the files of one architecture.
+/// The files of ggml's CPU backend, except those of a single architecture.
 const CPU_FILES: [&str; 14] = [
     "ggml-cpu.c",
     "ggml-cpu.cpp",
@@ -43,22 +43,24 @@ const CPU_FILES: [&str; 14] = [
     "ops.cpp",
 ];
 
-/// The matrix multiplication llama.cpp's CMake turns on by default (GGML_LLAMAFILE).
+/// The matrix multiplication that llama.cpp's CMake enables by default (GGML_LLAMAFILE).
 const LLAMAFILE: &str = "llamafile/sgemm.cpp";
 
-/// libllama's arithmetic must be the plain one everywhere: on a target whose baseline has fused
-/// multiply-add (aarch64), gcc would otherwise fuse as it likes. It changes nothing on x86_64.
+/// The flag that forbids fusing in libllama's arithmetic. Without it, gcc may fuse multiplications
+/// and additions on a target whose baseline has fused multiply-add (aarch64). On x86_64 it changes
+/// nothing.
 const PLAIN_ARITHMETIC: &str = "-ffp-contract=off";
 
-/// The definitions that make the C library offer what ggml needs.
+/// The definitions that make the C library declare the functions that ggml needs.
 const POSIX: [&str; 2] = ["-D_XOPEN_SOURCE=600", "-D_GNU_SOURCE"];
 
-/// One compiler call.
+/// A call of a compiler.
 pub struct Unit {
     pub source: PathBuf,
     pub object: PathBuf,
     pub flags: Vec<String>,
-    /// Bytes of source: big units start first, so that no core waits at the end.
+    /// The size of the source in bytes. Large units are compiled first, so that no core is idle at
+    /// the end.
     pub weight: u64,
 }
 
@@ -68,7 +70,7 @@ impl Unit {
     }
 }
 
-/// Every unit of llama.cpp. Writes the generated headers and unity files into `build_dir`.
+/// Returns every unit of llama.cpp. Writes the generated headers and unity files into `build_dir`.
 pub fn llama_cpp(root: &Path, tools: &Toolchain, build_dir: &Path) -> Vec<Unit> {
     write_version_headers(root, build_dir);
     let mut units = llama(root, build_dir);
@@ -78,8 +80,8 @@ pub fn llama_cpp(root: &Path, tools: &Toolchain, build_dir: &Path) -> Vec<Unit> 
     units
 }
 
-/// Our own file, compiled like libllama. Its text is in the object's name: an old object of
-/// another version is then never taken for it.
+/// Returns the unit of this crate's shim, compiled like libllama. The object's name contains a hash
+/// of the shim's text, so that an object of an older version is never used.
 pub fn shim(root: &Path, shim: &Path, version: u64, build_dir: &Path) -> Unit {
     let mut unit = unit(shim, "shim", build_dir, llama_flags(root, build_dir));
     unit.object = objects(build_dir).join(format!("shim-{version:016x}.o"));
@@ -108,7 +110,7 @@ fn llama(root: &Path, build_dir: &Path) -> Vec<Unit> {
 fn llama_flags(root: &Path, build_dir: &Path) -> Vec<String> {
     let mut flags = includes(root, build_dir);
     flags.push(include(&root.join("src")));
-    // CMake's "ggml" hands this to whoever links it.
+    // CMake's target "ggml" passes this definition to every target that links it.
     flags.push(String::from("-DGGML_USE_CPU"));
     flags.push(String::from(PLAIN_ARITHMETIC));
     flags
@@ -145,7 +147,7 @@ fn ggml_cpu(root: &Path, tools: &Toolchain, build_dir: &Path) -> Vec<Unit> {
     files
         .iter()
         .map(|file| {
-            // Two folders hold a quants.c each; the archive needs distinct names.
+            // Each of two folders contains a quants.c, and the archive needs distinct names.
             let group = format!("ggml-cpu_{}", file.replace('/', "_"));
             let mut unit = unit(&dir.join(file), "ggml-cpu", build_dir, flags.clone());
             unit.object = objects(build_dir).join(format!("{group}.o"));
@@ -223,12 +225,12 @@ fn unity_text(files: &[PathBuf]) -> String {
         .collect()
 }
 
-/// The two headers CMake makes from templates.
+/// Writes the two headers that CMake makes from templates.
 fn write_version_headers(root: &Path, build_dir: &Path) {
     let llama = cmake_version(&root.join("CMakeLists.txt"), "LLAMA_VERSION");
     let ggml = cmake_version(&root.join("ggml").join("CMakeLists.txt"), "GGML_VERSION");
 
-    // "-dev" and "unknown" are what upstream's CMake says by default outside a git checkout.
+    // "-dev" and "unknown" are the defaults of upstream's CMake outside a git checkout.
     fill_template(
         &root.join("src").join("llama-version.h.in"),
         &generated(build_dir).join("llama-version.h"),
@@ -247,7 +249,7 @@ fn write_version_headers(root: &Path, build_dir: &Path) {
     );
 }
 
-/// "major.minor.patch" from the `set(<prefix>_MAJOR n)` lines of a CMakeLists.txt.
+/// Returns "major.minor.patch" from the `set(<prefix>_MAJOR n)` lines of a CMakeLists.txt.
 fn cmake_version(file: &Path, prefix: &str) -> String {
     let text = read(file);
     let parts = ["MAJOR", "MINOR", "PATCH"].map(|part| {
@@ -273,7 +275,8 @@ fn read(file: &Path) -> String {
     fs::read_to_string(file).unwrap_or_else(|error| panic!("reading {}: {error}", file.display()))
 }
 
-/// Leaves an unchanged file alone, because a newer time would make its object look old.
+/// Writes a file unless it already has this text, since a newer time would make its object look
+/// old.
 fn write_if_changed(file: &Path, text: &str) {
     if fs::read_to_string(file).is_ok_and(|old| old == text) {
         return;

@@ -1,4 +1,4 @@
-//! Loading a model and getting logits from it.
+//! Loads models, and computes their logits.
 
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -12,7 +12,7 @@ use std::sync::Once;
 use crate::sys;
 
 thread_local! {
-    /// The last complaint of llama.cpp on this thread.
+    /// The error messages that llama.cpp has logged on this thread since `forget_error`.
     static LAST_ERROR: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
@@ -28,7 +28,7 @@ unsafe impl Send for Model {}
 unsafe impl Sync for Model {}
 
 impl Model {
-    /// Loads a GGUF file. The message of a failure has llama.cpp's own words in it.
+    /// Loads a GGUF file. The error contains llama.cpp's own messages.
     pub fn load(path: impl AsRef<Path>) -> Result<Self, String> {
         let path = path.as_ref();
         start_backend();
@@ -46,31 +46,31 @@ impl Model {
         Self { model }
     }
 
-    /// The model itself, for calls of [`sys`]. It is freed with `self`.
+    /// Returns the model itself, for calls of [`sys`]. It is freed with `self`.
     pub fn as_ptr(&self) -> *mut sys::llama_model {
         self.model.as_ptr()
     }
 
-    /// The model's vocabulary. It is freed with `self`.
+    /// Returns the model's vocabulary. It is freed with `self`.
     pub fn vocab(&self) -> *const sys::llama_vocab {
         // SAFETY: `self.model` is a loaded model until it is dropped.
         unsafe { sys::llama_model_get_vocab(self.model.as_ptr()) }
     }
 
-    /// The number of tokens in the vocabulary.
+    /// Returns the number of tokens in the vocabulary.
     pub fn n_vocab(&self) -> usize {
         // SAFETY: `vocab()` is valid as long as `self`.
         let n = unsafe { sys::llama_vocab_n_tokens(self.vocab()) };
         usize::try_from(n).expect("llama.cpp counts tokens from zero up")
     }
 
-    /// The token that begins a text; `LLAMA_TOKEN_NULL` if there is none.
+    /// Returns the token that begins a text; `LLAMA_TOKEN_NULL` if there is none.
     pub fn bos(&self) -> i32 {
         // SAFETY: `vocab()` is valid as long as `self`.
         unsafe { sys::llama_vocab_bos(self.vocab()) }
     }
 
-    /// The token that ends a text; `LLAMA_TOKEN_NULL` if there is none.
+    /// Returns the token that ends a text; `LLAMA_TOKEN_NULL` if there is none.
     pub fn eos(&self) -> i32 {
         // SAFETY: `vocab()` is valid as long as `self`.
         unsafe { sys::llama_vocab_eos(self.vocab()) }
@@ -82,10 +82,11 @@ impl Model {
         unsafe { sys::llama_vocab_is_eog(self.vocab(), token) }
     }
 
-    /// The tokens of a text. `add_special` adds what the model wants at its begin and end;
-    /// names of special tokens within the text are plain text.
+    /// Returns the tokens of a text. If `add_special` is true, the special tokens that the model
+    /// requires at the beginning and the end are added. Names of special tokens in the text count
+    /// as plain text.
     pub fn tokenize(&self, text: &str, add_special: bool) -> Vec<i32> {
-        // A token is at least one byte long, and two special ones may come on top.
+        // A token has at least one byte, and two special tokens may be added.
         let mut tokens = vec![0; text.len() + 2];
         let room = length_i32(tokens.len());
         // SAFETY: `vocab()` is valid as long as `self`, and both lengths are those of their
@@ -106,7 +107,7 @@ impl Model {
         tokens
     }
 
-    /// The bytes the token stands for (a special token's name, for one of these).
+    /// Returns the bytes of a token's text; for a special token, its name.
     ///
     /// # Panics
     ///
@@ -121,7 +122,7 @@ impl Model {
         let mut bytes = vec![0_u8; 32];
         let n = self.piece_into(token, &mut bytes);
         if n < 0 {
-            // A negative length is the one that would have been needed.
+            // A negative result is minus the required length.
             bytes.resize(n.unsigned_abs() as usize, 0);
             let again = self.piece_into(token, &mut bytes);
             assert_eq!(again, -n, "llama.cpp changed its mind about token {token}");
@@ -156,7 +157,7 @@ impl Drop for Model {
     }
 }
 
-/// One sequence of tokens that a model is reading.
+/// A sequence of tokens that a model reads.
 #[derive(Debug)]
 pub struct Context<'model> {
     context: NonNull<sys::llama_context>,
@@ -169,7 +170,7 @@ pub struct Context<'model> {
 unsafe impl Send for Context<'_> {}
 
 impl<'model> Context<'model> {
-    /// A context for at least `n_ctx` tokens (0: as many as the model was made for).
+    /// Returns a context for at least `n_ctx` tokens (0: as many as the model was trained for).
     pub fn new(model: &'model Model, n_ctx: u32, n_threads: i32) -> Result<Self, String> {
         forget_error();
         // SAFETY: the model is loaded, and the borrow keeps it so for as long as the context lives.
@@ -184,7 +185,7 @@ impl<'model> Context<'model> {
         })
     }
 
-    /// The context itself, for calls of [`sys`]. It is freed with `self`.
+    /// Returns the context itself, for calls of [`sys`]. It is freed with `self`.
     pub fn as_ptr(&self) -> *mut sys::llama_context {
         self.context.as_ptr()
     }
@@ -195,14 +196,14 @@ impl<'model> Context<'model> {
         unsafe { sys::llama_n_ctx(self.as_ptr()) as usize }
     }
 
-    /// Returns the number of tokens that the context holds.
+    /// Returns the number of tokens in the context.
     pub fn n_past(&self) -> usize {
         // SAFETY: the memory belongs to the context, which is valid as long as `self`.
         let last = unsafe { sys::llama_memory_seq_pos_max(self.memory(), 0) };
         usize::try_from(last + 1).expect("llama.cpp counts positions from zero up")
     }
 
-    /// Appends tokens to the sequence and computes the logits of what may follow.
+    /// Appends tokens to the sequence, and computes the logits of the next token.
     pub fn decode(&mut self, tokens: &[i32]) -> Result<(), String> {
         if tokens.is_empty() {
             return Err(String::from("there are no tokens to decode"));
@@ -227,11 +228,12 @@ impl<'model> Context<'model> {
         Ok(())
     }
 
-    /// The logits of what may follow the last decoded token, one for each token of the vocabulary.
+    /// Returns the logits of the token after the last decoded one, one for each token of the
+    /// vocabulary.
     ///
     /// # Panics
     ///
-    /// If nothing was decoded since the beginning or since `clear`.
+    /// If nothing has been decoded, or nothing since `clear`.
     pub fn logits(&self) -> &[f32] {
         assert!(self.has_logits, "there are no logits before a decode");
         // SAFETY: the context is valid as long as `self`.
@@ -253,11 +255,11 @@ impl<'model> Context<'model> {
         self.has_logits = false;
     }
 
-    /// Forgets all tokens but the first `n_past`. The logits stay those of the last decode.
+    /// Forgets all tokens except the first `n_past`. The logits stay those of the last decode.
     ///
     /// # Panics
     ///
-    /// If the model's kind of memory cannot forget a part.
+    /// If this kind of memory cannot forget only a part of its tokens.
     pub fn truncate(&mut self, n_past: usize) {
         if n_past >= self.n_past() {
             return;
@@ -282,21 +284,21 @@ impl Drop for Context<'_> {
     }
 }
 
-/// llama.cpp's version, for example "0.6.0-dev".
+/// Returns llama.cpp's version, for example "0.6.0-dev".
 pub fn version() -> &'static str {
     // SAFETY: llama.cpp returns a constant string that ends with NUL.
     let text = unsafe { CStr::from_ptr(sys::llama_version()) };
     text.to_str().unwrap_or("unknown")
 }
 
-/// Stops llama.cpp from printing; its errors then appear in the messages of this module.
-/// [`Model::load`] does this the first time.
+/// Stops llama.cpp from printing. Its errors then appear in the errors of this module.
+/// [`Model::load`] calls this function the first time.
 pub fn quiet_logs() {
     // SAFETY: `keep_error` is a function of the type asked for and uses no user data.
     unsafe { sys::llama_log_set(Some(keep_error), ptr::null_mut()) };
 }
 
-/// Must come before other calls that may print something.
+/// Initialises llama.cpp once. Must be called before any function that may print something.
 pub(crate) fn start_backend() {
     static START: Once = Once::new();
     START.call_once(|| {
@@ -313,7 +315,7 @@ unsafe extern "C" fn keep_error(level: c_int, text: *const c_char, _user_data: *
     // SAFETY: llama.cpp passes a text that ends with NUL and stays valid during the call.
     let text = unsafe { CStr::from_ptr(text) };
     let line = text.to_string_lossy();
-    // A thread that is ending has no place for the text any more; then it is lost.
+    // On a thread that is ending, the variable no longer exists, and the text is lost.
     let _ = LAST_ERROR.try_with(|last| {
         let mut last = last.borrow_mut();
         if !last.is_empty() {
@@ -323,12 +325,13 @@ unsafe extern "C" fn keep_error(level: c_int, text: *const c_char, _user_data: *
     });
 }
 
-/// Called before what `last_error` is to explain.
+/// Discards the messages of earlier calls. Must be called before the call that `last_error` is to
+/// explain.
 pub(crate) fn forget_error() {
     LAST_ERROR.with(|last| last.borrow_mut().clear());
 }
 
-/// Returns llama.cpp's complaint on this thread since `forget_error`.
+/// Returns the error messages that llama.cpp has logged on this thread since `forget_error`.
 pub(crate) fn last_error() -> String {
     let text = LAST_ERROR.with(|last| last.borrow().clone());
     if text.is_empty() {

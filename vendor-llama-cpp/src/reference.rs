@@ -1,8 +1,8 @@
-//! Results of the C++ standard library that llama.cpp's samplers depend on.
+//! Results of the C++ standard library on which llama.cpp's samplers depend.
 
 use crate::sys;
 
-/// `n` draws of `std::uniform_real_distribution<double>(0, 1)` from `std::mt19937(seed)`.
+/// Returns `n` draws of `std::uniform_real_distribution<double>(0, 1)` from `std::mt19937(seed)`.
 pub fn std_uniform_double(seed: u32, n: usize) -> Vec<f64> {
     let mut draws = vec![0.0; n];
     // SAFETY: `draws` has room for exactly the `n` values that the function writes.
@@ -10,7 +10,7 @@ pub fn std_uniform_double(seed: u32, n: usize) -> Vec<f64> {
     draws
 }
 
-/// The order in which `std::sort` leaves the places of `keys`, larger keys first.
+/// Returns the order in which `std::sort` leaves the indices of `keys`, larger keys first.
 pub fn std_sort(keys: &[f32]) -> Vec<u32> {
     let mut order = vec![0; keys.len()];
     // SAFETY: `order` has room for as many places as there are keys.
@@ -18,11 +18,11 @@ pub fn std_sort(keys: &[f32]) -> Vec<u32> {
     order
 }
 
-/// The order in which `std::partial_sort` leaves them, what it leaves after the first `k`
-/// included.
+/// Returns the order in which `std::partial_sort` leaves the indices of `keys`, larger keys first,
+/// including those after the first `k`.
 ///
 /// # Panics
-/// If `k` is more than there are.
+/// If `k` is larger than the number of keys.
 pub fn std_partial_sort(keys: &[f32], k: usize) -> Vec<u32> {
     assert!(k <= keys.len());
     let mut order = vec![0; keys.len()];
@@ -31,7 +31,7 @@ pub fn std_partial_sort(keys: &[f32], k: usize) -> Vec<u32> {
     order
 }
 
-/// `n` keys on which `std::sort` runs out of levels.
+/// Returns `n` keys on which `std::sort` exceeds its depth limit.
 pub fn std_sort_killer(n: usize) -> Vec<f32> {
     let mut keys = vec![0.0; n];
     // SAFETY: `keys` has room for exactly the `n` values that the function writes.
@@ -39,19 +39,20 @@ pub fn std_sort_killer(n: usize) -> Vec<f32> {
     keys
 }
 
-/// A `std::regex` over bytes, in ECMAScript's notation.
+/// A `std::regex` over bytes, in ECMAScript's syntax.
 #[derive(Debug)]
 pub struct StdRegex(std::ptr::NonNull<std::ffi::c_void>);
 
 impl StdRegex {
-    /// `None` where its constructor throws.
+    /// Returns the expression; `None` if the constructor of `std::regex` throws.
     pub fn new(pattern: &[u8]) -> Option<Self> {
         // SAFETY: as many bytes as is said.
         let made = unsafe { sys::vendor_std_regex(pattern.as_ptr().cast(), pattern.len()) };
         std::ptr::NonNull::new(made).map(Self)
     }
 
-    /// `std::regex_search`, or `std::regex_match`: begin and end of the match and of its groups.
+    /// Returns the beginning and end of the match and of each of its groups, by `std::regex_match`
+    /// if `whole` is true, otherwise by `std::regex_search`.
     pub fn find(&self, text: &[u8], whole: bool) -> Option<Vec<Option<(usize, usize)>>> {
         let mut out = [0_i64; 128];
         // SAFETY: it lives, and text and room are as long as is said.
@@ -65,8 +66,8 @@ impl StdRegex {
         (n > 0).then(|| out.chunks_exact(2).take(n).map(group).collect())
     }
 
-    /// True if [`find`](Self::find) ends before it has looked at the text so often: of some
-    /// patterns it goes through exponentially many possibilities.
+    /// True if [`find`](Self::find) ends within `most` reads and comparisons of positions in the
+    /// text. With some patterns it tries exponentially many possibilities.
     pub fn ends(&self, text: &[u8], whole: bool, most: usize) -> bool {
         // SAFETY: it lives, and the text is as long as is said.
         unsafe {

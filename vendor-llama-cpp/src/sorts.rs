@@ -1,5 +1,5 @@
-//! The sorts of C++ libraries, each in a shared library of its own: compiled from
-//! `c-tests/sorts.cpp`, or asking a library for Windows from `c-tests/sorts_by_wine.c`.
+//! The sorts of C++ libraries, each in a shared library of its own, which is compiled from
+//! `c-tests/sorts.cpp` or, for a Windows library that it calls, from `c-tests/sorts_by_wine.c`.
 
 use std::ffi::{CStr, CString, c_void};
 use std::mem::transmute_copy;
@@ -8,7 +8,8 @@ use std::{env, fs};
 
 type SortFn = unsafe extern "C" fn(*const f32, usize, *mut u32);
 
-/// The sorts of one C++ library. Their results are orders of the places of keys, larger keys first.
+/// The sorts of one C++ library. Their results are orders of the indices of keys, larger keys
+/// first.
 #[derive(Debug)]
 pub struct Sorts {
     name: String,
@@ -24,7 +25,8 @@ impl Sorts {
     /// of their names.
     ///
     /// # Panics
-    /// If there is no such variable or folder, or one that is no library of sorts.
+    /// If there is no such variable or folder, or if a library in the folder does not contain
+    /// sorts.
     pub fn in_folder(variable: &str) -> Vec<Self> {
         let folder = env::var_os(variable).unwrap_or_else(|| panic!("{variable} is not set"));
         let files = fs::read_dir(folder).expect("a folder");
@@ -56,22 +58,23 @@ impl Sorts {
         }
     }
 
-    /// The path of the shared library.
+    /// Returns the path of the shared library.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The version of LLVM that the library is libc++ of; 0 of libstdc++, and -1 of Microsoft's.
+    /// Returns the version of LLVM whose libc++ the library is; 0 for libstdc++, and -1 for
+    /// Microsoft's library.
     pub fn version(&self) -> i32 {
         self.version
     }
 
-    /// The order in which `std::sort` leaves candidates of these keys.
+    /// Returns the order in which `std::sort` leaves candidates with these keys.
     pub fn sort(&self, keys: &[f32]) -> Vec<u32> {
         Self::sorted_by(self.sort, keys)
     }
 
-    /// The order in which `std::sort` leaves numbers that are compared by these keys.
+    /// Returns the order in which `std::sort` leaves numbers that are compared by these keys.
     pub fn sort_numbers(&self, keys: &[f32]) -> Vec<u32> {
         Self::sorted_by(self.sort_numbers, keys)
     }
@@ -83,10 +86,10 @@ impl Sorts {
         order
     }
 
-    /// The order in which `std::partial_sort` leaves candidates of these keys.
+    /// Returns the order in which `std::partial_sort` leaves candidates with these keys.
     ///
     /// # Panics
-    /// If `k` is more than there are.
+    /// If `k` is larger than the number of keys.
     pub fn partial_sort(&self, keys: &[f32], k: usize) -> Vec<u32> {
         assert!(k <= keys.len());
         let mut order = vec![0; keys.len()];
@@ -95,8 +98,8 @@ impl Sorts {
         order
     }
 
-    /// `n` keys on which `std::sort` runs out of levels; `None` if the library cannot be asked for
-    /// its comparisons.
+    /// Returns `n` keys on which `std::sort` exceeds its depth limit; `None` if the shared library
+    /// has no function that makes them.
     pub fn killer(&self, n: usize) -> Option<Vec<f32>> {
         let killer = self.killer?;
         let mut keys = vec![0.0; n];
@@ -106,12 +109,12 @@ impl Sorts {
     }
 }
 
-/// The function of that name, of the type that it has there.
+/// Returns the function of this name. `F` must be its type in the library.
 fn found<F>(handle: *mut c_void, name: &CStr) -> F {
     find(handle, name).unwrap_or_else(|| panic!("{name:?} is missing"))
 }
 
-/// The function of that name, if there is one, of the type that it has there.
+/// Returns the function of this name, if there is one. `F` must be its type in the library.
 fn find<F>(handle: *mut c_void, name: &CStr) -> Option<F> {
     // SAFETY: a live handle and a string.
     let function = unsafe { libc::dlsym(handle, name.as_ptr()) };

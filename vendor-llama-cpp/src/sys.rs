@@ -1,7 +1,7 @@
 //! llama.cpp's C interface, as far as samplers and their tests need it.
 //!
-//! Written by hand from what `llama.h`, `ggml.h` and `gguf.h` declare; what each function does
-//! and asks of its caller is said there.
+//! The declarations are written by hand after `llama.h`, `ggml.h` and `gguf.h`, which document each
+//! function and its requirements.
 
 use std::ffi::{c_char, c_int, c_void};
 
@@ -9,37 +9,37 @@ use std::ffi::{c_char, c_int, c_void};
 #[allow(non_camel_case_types)]
 pub type llama_token = i32;
 
-/// The seed that asks a sampler to choose one by itself.
+/// The seed with which a sampler chooses a random one.
 pub const LLAMA_DEFAULT_SEED: u32 = 0xFFFF_FFFF;
 
-/// The token id that stands for "none".
+/// The token id that means "none".
 pub const LLAMA_TOKEN_NULL: llama_token = -1;
 
-/// One candidate token.
+/// A candidate token.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[allow(non_camel_case_types)]
 pub struct llama_token_data {
     /// The token's id.
     pub id: llama_token,
-    /// Its log-odds.
+    /// Its logit.
     pub logit: f32,
     /// Its probability, once a sampler has computed it.
     pub p: f32,
 }
 
-/// The candidates that samplers work on.
+/// The candidates on which samplers work.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 #[allow(non_camel_case_types)]
 pub struct llama_token_data_array {
-    /// The first candidate; a sampler may set another pointer.
+    /// A pointer to the first candidate, which a sampler may replace.
     pub data: *mut llama_token_data,
     /// The number of candidates left.
     pub size: usize,
     /// The index (not the id) of the chosen candidate, or -1.
     pub selected: i64,
-    /// True if the candidates are known to be in falling order of their logits.
+    /// True if the candidates are known to be in descending order of their logits.
     pub sorted: bool,
 }
 
@@ -48,11 +48,11 @@ pub struct llama_token_data_array {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(non_camel_case_types)]
 pub struct llama_sampler_chain_params {
-    /// True if the chain leaves out its time measurements.
+    /// True if the chain does not measure time.
     pub no_perf: bool,
 }
 
-/// A bias to add to one token's logit.
+/// A bias for the logit of a token.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[allow(non_camel_case_types)]
@@ -63,7 +63,7 @@ pub struct llama_logit_bias {
     pub bias: f32,
 }
 
-/// The functions that make up a sampler; only the address of one is passed around here.
+/// The vtable of a sampler, of which only the address is used.
 #[repr(C)]
 #[allow(non_camel_case_types)]
 pub struct llama_sampler_i {
@@ -91,28 +91,28 @@ pub struct llama_model {
     _opaque: [u8; 0],
 }
 
-/// A model together with the tokens it has seen.
+/// A model with the tokens that it has read.
 #[repr(C)]
 #[allow(non_camel_case_types)]
 pub struct llama_context {
     _opaque: [u8; 0],
 }
 
-/// The memory of a context: what it keeps of its tokens.
+/// The memory of a context, which keeps data of its tokens.
 #[repr(C)]
 #[allow(non_camel_case_types)]
 pub struct llama_memory_i {
     _opaque: [u8; 0],
 }
 
-/// A GGUF file being put together.
+/// A GGUF file that is being built.
 #[repr(C)]
 #[allow(non_camel_case_types)]
 pub struct gguf_context {
     _opaque: [u8; 0],
 }
 
-/// The memory that tensors live in.
+/// The memory of tensors.
 #[repr(C)]
 #[allow(non_camel_case_types)]
 pub struct ggml_context {
@@ -131,11 +131,11 @@ pub struct ggml_tensor {
 #[derive(Clone, Copy, Debug)]
 #[allow(non_camel_case_types)]
 pub struct ggml_init_params {
-    /// Bytes for all tensors and their descriptions.
+    /// The number of bytes for all tensors and their descriptions.
     pub mem_size: usize,
-    /// The memory for these bytes, or null to have it allocated.
+    /// The memory for these bytes; if it is null, ggml allocates it.
     pub mem_buffer: *mut c_void,
-    /// True if tensors get no data.
+    /// True if no memory is allocated for the tensors' data.
     pub no_alloc: bool,
 }
 
@@ -150,7 +150,7 @@ pub const GGUF_TYPE_INT32: c_int = 5;
 /// `ggml_log_level` of errors.
 pub const GGML_LOG_LEVEL_ERROR: c_int = 4;
 
-/// Receives llama.cpp's messages: level, text, user data.
+/// A function that receives llama.cpp's messages. Its arguments are level, text and user data.
 #[allow(non_camel_case_types)]
 pub type ggml_log_callback =
     Option<unsafe extern "C" fn(level: c_int, text: *const c_char, user_data: *mut c_void)>;
@@ -347,9 +347,10 @@ unsafe extern "C" {
 unsafe extern "C" {
     /// Loads a model for the CPU; null on failure.
     pub fn vendor_llama_model_load(path: *const c_char) -> *mut llama_model;
-    /// Loads the vocabulary of a model and nothing else; null on failure.
+    /// Loads only the vocabulary of a model; null on failure.
     pub fn vendor_llama_vocabulary_load(path: *const c_char) -> *mut llama_model;
-    /// `llama_sampler_init_grammar_lazy_patterns`, or null where it throws.
+    /// Calls `llama_sampler_init_grammar` or, if `lazy` is true,
+    /// `llama_sampler_init_grammar_lazy_patterns`; null if it throws.
     pub fn vendor_llama_grammar(
         vocab: *const llama_vocab,
         text: *const c_char,
@@ -360,7 +361,7 @@ unsafe extern "C" {
         tokens: *const llama_token,
         n_tokens: usize,
     ) -> *mut llama_sampler;
-    /// `llama_sampler_init_grammar_lazy`, or null where it throws.
+    /// Calls `llama_sampler_init_grammar_lazy`; null if it throws.
     pub fn vendor_llama_grammar_words(
         vocab: *const llama_vocab,
         text: *const c_char,
@@ -370,7 +371,7 @@ unsafe extern "C" {
         tokens: *const llama_token,
         n_tokens: usize,
     ) -> *mut llama_sampler;
-    /// `llama_sampler_accept`; false where it throws.
+    /// Calls `llama_sampler_accept`; false if it throws.
     pub fn vendor_llama_sampler_accept(smpl: *mut llama_sampler, token: llama_token) -> bool;
     /// Makes a context for one sequence; null on failure.
     pub fn vendor_llama_context_new(
@@ -384,13 +385,14 @@ unsafe extern "C" {
         tokens: *const llama_token,
         n_tokens: i32,
     ) -> i32;
-    /// Writes `n` uniform doubles from a Mersenne Twister.
+    /// Writes `n` uniform doubles from `std::mt19937(seed)`.
     pub fn vendor_std_uniform_double(seed: u32, n: usize, out: *mut f64);
-    /// A `std::regex`; null where there is none of this text.
+    /// Makes a `std::regex`; null if its constructor throws.
     pub fn vendor_std_regex(pattern: *const c_char, n: usize) -> *mut c_void;
-    /// Frees it.
+    /// Frees a `std::regex`.
     pub fn vendor_std_regex_free(regex: *mut c_void);
-    /// Writes begin and end of the groups of its match; how many groups there are, 0 without one.
+    /// Writes the beginnings and ends of the match and of its groups. Returns the number of these;
+    /// 0 if there is no match.
     pub fn vendor_std_regex_find(
         regex: *const c_void,
         text: *const c_char,
@@ -399,7 +401,8 @@ unsafe extern "C" {
         out: *mut i64,
         n_out: usize,
     ) -> usize;
-    /// True if `vendor_std_regex_find` ends before the text was looked at so often.
+    /// True if `vendor_std_regex_find` ends within `most` reads and comparisons of positions in the
+    /// text.
     pub fn vendor_std_regex_ends(
         regex: *const c_void,
         text: *const c_char,
@@ -407,11 +410,11 @@ unsafe extern "C" {
         whole: bool,
         most: usize,
     ) -> bool;
-    /// Writes the order in which `std::sort` leaves the places of `n` keys, larger keys first.
+    /// Writes the order in which `std::sort` leaves the indices of `n` keys, larger keys first.
     pub fn vendor_std_sort(keys: *const f32, n: usize, out: *mut u32);
-    /// Writes the order in which `std::partial_sort` leaves the places of `n` keys, larger keys
+    /// Writes the order in which `std::partial_sort` leaves the indices of `n` keys, larger keys
     /// first.
     pub fn vendor_std_partial_sort(keys: *const f32, n: usize, k: usize, out: *mut u32);
-    /// Writes `n` keys on which `std::sort` takes to its heap.
+    /// Writes `n` keys on which `std::sort` falls back to a heap sort.
     pub fn vendor_std_sort_killer(n: usize, keys: *mut f32);
 }

@@ -1,8 +1,9 @@
-//! Tiny models with random weights, for tests that need a real model file of some vocabulary size.
+//! Tiny models with random weights, for tests that need a real model file with a given vocabulary
+//! size.
 //!
-//! Such a model has the llama architecture, a working byte-level tokenizer that takes and gives
-//! back any text, and logits spread about as widely as those of a language model. What it writes
-//! is nonsense.
+//! Such a model has the llama architecture, a byte-level tokenizer that can encode and decode any
+//! text, and logits whose spread is about that of a language model. The text that it generates is
+//! nonsense.
 
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::fs;
@@ -23,50 +24,52 @@ use tokens::Tokenizer;
 pub(crate) use tokens::symbol;
 use weights::Random;
 
-/// The vocabulary sizes that can be written: 256 bytes up to all the merges we number.
+/// The vocabulary sizes that can be written: from the 256 bytes alone to all merges that the
+/// tokenizer has.
 pub const VOCAB_SIZES: RangeInclusive<usize> = 256..=524_288;
 
 /// The standard deviation of the logits.
 const LOGIT_SPREAD: f32 = 3.0;
 
-/// The weight of each half of a layer, beside what the token's own embedding contributes. The
-/// output weights are the embeddings once more: with less than this, every token would foretell
+/// The weight of each half of a layer, relative to the contribution of the token's own embedding.
+/// The output weights are the embeddings, so with a smaller weight every token would predict
 /// itself.
 const LAYER_SHARE: f32 = 4.0;
 
-/// Part of the cached files' names: raise it when the same numbers give another file.
+/// A number in the names of the cached files. It must be increased when equal parameters give a
+/// different file.
 const FORMAT: u32 = 1;
 
 /// The contents of a file to write: the sizes of the model, and the seed of its weights.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TestModel {
-    /// Tokens in the vocabulary, within [`VOCAB_SIZES`].
+    /// The number of tokens in the vocabulary, within [`VOCAB_SIZES`].
     pub n_vocab: usize,
-    /// Another seed makes other weights; the tokenizer depends on `n_vocab` alone.
+    /// The seed of the weights. The tokenizer depends only on `n_vocab`.
     pub seed: u64,
-    /// Numbers per embedding.
+    /// The number of elements of an embedding.
     pub n_embd: usize,
-    /// Layers.
+    /// The number of layers.
     pub n_layer: usize,
-    /// Attention heads; they share `n_embd` out among themselves.
+    /// The number of attention heads, among which `n_embd` is divided.
     pub n_head: usize,
-    /// Numbers in the middle of a feed-forward part.
+    /// The number of elements in the hidden layer of the feed-forward network.
     pub n_ff: usize,
-    /// Tokens the model claims to have been trained on.
+    /// The number of tokens for which the model claims to have been trained.
     pub n_ctx: usize,
     /// True if the matrices are stored as 16-bit floats.
     pub f16: bool,
 }
 
 impl Default for TestModel {
-    /// The smallest vocabulary.
+    /// Returns a model with the smallest vocabulary.
     fn default() -> Self {
         Self::new(*VOCAB_SIZES.start(), 1)
     }
 }
 
 impl TestModel {
-    /// A model of the usual tiny size.
+    /// Returns a model of the usual tiny size.
     pub fn new(n_vocab: usize, seed: u64) -> Self {
         Self {
             n_vocab,
@@ -80,7 +83,7 @@ impl TestModel {
         }
     }
 
-    /// Writes the model as a GGUF file, over one that may be there.
+    /// Writes the model as a GGUF file, replacing an existing one.
     pub fn write(&self, path: &Path) -> Result<(), String> {
         self.check()?;
         let c_path = CString::new(path.as_os_str().as_bytes())
@@ -153,10 +156,10 @@ impl TestModel {
         file.set_f32("llama.attention.layer_norm_rms_epsilon", 1e-5);
     }
 
-    /// All tensors. There is no output matrix: llama.cpp then uses the embeddings.
+    /// Returns all tensors. There is no output matrix, so llama.cpp uses the embeddings.
     fn tensors(&self) -> Vec<Tensor> {
         let (embd, ff) = (self.n_embd, self.n_ff);
-        // Keeps the length of what it is multiplied with.
+        // The spread with which a matrix preserves the length of a vector.
         let plain = |n_in: usize| (n_in as f32).sqrt().recip();
         let mut tensors = vec![
             self.matrix("token_embd", embd, self.n_vocab, 1.0),
@@ -190,11 +193,12 @@ impl TestModel {
     }
 }
 
-/// The file of `TestModel::new(n_vocab, seed)`, written to the build folder the first time.
+/// Returns the path of the file of `TestModel::new(n_vocab, seed)`, which the first call writes to
+/// the build folder.
 ///
 /// # Panics
 ///
-/// If it cannot be written.
+/// If the file cannot be written.
 pub fn cached(n_vocab: usize, seed: u64) -> PathBuf {
     let dir = paths::build_dir().join("models");
     let path = dir.join(format!("llama-{n_vocab}-{seed}-v{FORMAT}.gguf"));
@@ -210,7 +214,7 @@ pub fn cached(n_vocab: usize, seed: u64) -> PathBuf {
     path
 }
 
-/// Writes under another name first, so that no other test ever sees half a file.
+/// Writes the file under another name first, so that no other test ever sees a partial file.
 fn write_whole(model: &TestModel, path: &Path) -> Result<(), String> {
     static COUNTER: AtomicU32 = AtomicU32::new(0);
     let number = COUNTER.fetch_add(1, Ordering::Relaxed);
@@ -231,10 +235,10 @@ fn describe_tokenizer(file: &Gguf, tokenizer: &Tokenizer) {
     file.set_bool("tokenizer.ggml.add_eos_token", false);
 }
 
-/// The numbers that a tensor is filled with.
+/// The numbers with which a tensor is filled.
 enum Fill {
     Constant(f32),
-    /// Normally distributed with this standard deviation.
+    /// Normally distributed numbers with this standard deviation.
     Random(f32),
 }
 
@@ -242,7 +246,7 @@ enum Fill {
 struct Tensor {
     name: CString,
     n_in: usize,
-    /// None: a vector.
+    /// The number of outputs of a matrix; `None` for a vector.
     n_out: Option<usize>,
     fill: Fill,
     f16: bool,
@@ -255,7 +259,7 @@ impl Tensor {
             n_in: length,
             n_out: None,
             fill: Fill::Constant(value),
-            // llama.cpp wants all vectors as 32-bit floats.
+            // llama.cpp requires all vectors as 32-bit floats.
             f16: false,
         }
     }
@@ -280,7 +284,7 @@ impl Tensors {
     fn new(tensors: &[Tensor]) -> Result<Self, String> {
         // SAFETY: the function only returns a constant.
         let overhead = unsafe { sys::ggml_tensor_overhead() };
-        // Four bytes a number, and room to align each tensor's begin.
+        // Four bytes per number, and room to align the start of each tensor.
         let mem_size = tensors
             .iter()
             .map(|tensor| 4 * tensor.len() + overhead + 64)
@@ -297,8 +301,8 @@ impl Tensors {
         Ok(Self(context))
     }
 
-    /// Makes the tensor, fills it, and lists it in `file`, which must be written before `self`
-    /// ends.
+    /// Makes the tensor, fills it, and adds it to `file`, which must be written before `self` is
+    /// dropped.
     fn add(&self, tensor: &Tensor, random: &mut Random, file: &Gguf) {
         let made = self.make(tensor);
         // SAFETY: `make` returned a tensor of this context, which has its data allocated.

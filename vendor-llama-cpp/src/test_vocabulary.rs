@@ -1,4 +1,4 @@
-//! Vocabularies of any texts, without a model around them, for tests of what reads texts of tokens.
+//! Vocabularies with any texts, without a model, for tests of code that reads the texts of tokens.
 
 use std::ffi::{CString, c_char};
 use std::os::unix::ffi::OsStrExt;
@@ -8,25 +8,25 @@ use std::ptr::NonNull;
 use crate::test_model::{Gguf, symbol};
 use crate::{Model, model, sys};
 
-/// The kind of a token, by GGUF's numbers.
+/// The kind of a token, with the numbers of GGUF.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 pub enum Kind {
-    /// Any bytes.
+    /// A normal token. Its text may have any bytes.
     Normal = 1,
-    /// A name, which stands in no text; any bytes but NUL.
+    /// A control token. Its name is not part of any text, and may have any bytes except NUL.
     Control = 3,
-    /// A text that is recognised whole; any bytes but NUL.
+    /// A user-defined token. Its text is recognised as a whole, and may have any bytes except NUL.
     UserDefined = 4,
-    /// A token without a text; its name is free.
+    /// A token without a text, which may have any name.
     Unused = 5,
 }
 
-/// The texts of a vocabulary, in the order of their tokens. No two may be written alike: the same
-/// bytes as a normal and as a user-defined token are.
+/// The texts of a vocabulary, in the order of their tokens. No two may be written in the same way
+/// in the file, as equal ASCII texts of a normal and of a user-defined token would be.
 #[derive(Clone, Debug, Default)]
 pub struct TestVocabulary {
-    /// Bytes or name, and kind.
+    /// The text or name of each token, and its kind.
     pub tokens: Vec<(Vec<u8>, Kind)>,
     /// The token that ends a text.
     pub eos: usize,
@@ -39,8 +39,8 @@ impl TestVocabulary {
         Model::load_vocabulary(path)
     }
 
-    /// Writes a GGUF file with so many tokens that have no texts, over one that may be there, and
-    /// loads it.
+    /// Writes a GGUF file with `n_tokens` tokens that have no texts, replacing an existing file,
+    /// and loads it.
     pub fn load_without_texts(n_tokens: usize, path: &Path) -> Result<Model, String> {
         model::start_backend();
         let file = Gguf::new()?;
@@ -51,7 +51,7 @@ impl TestVocabulary {
         Model::load_vocabulary(path)
     }
 
-    /// Writes the vocabulary as a GGUF file, over one that may be there.
+    /// Writes the vocabulary as a GGUF file, replacing an existing one.
     pub fn write(&self, path: &Path) -> Result<(), String> {
         model::start_backend();
         let file = Gguf::new()?;
@@ -62,7 +62,7 @@ impl TestVocabulary {
         file.set_texts("tokenizer.ggml.tokens", &texts);
         let kinds: Vec<i32> = self.tokens.iter().map(|&(_, kind)| kind as i32).collect();
         file.set_i32s("tokenizer.ggml.token_type", &kinds);
-        // The tokenizer wants some, and a pair that does not occur does no harm.
+        // The tokenizer requires merges, and a pair that does not occur has no effect.
         file.set_strings("tokenizer.ggml.merges", &["no merge".to_owned()]);
         file.set_u32("tokenizer.ggml.eos_token_id", self.eos);
         file.set_bool("tokenizer.ggml.add_bos_token", false);
@@ -97,7 +97,7 @@ fn written((text, kind): &(Vec<u8>, Kind)) -> Vec<u8> {
 }
 
 impl Model {
-    /// Loads the vocabulary of a GGUF file, and nothing else of it.
+    /// Loads only the vocabulary of a GGUF file.
     pub fn load_vocabulary(path: impl AsRef<Path>) -> Result<Self, String> {
         let path = path.as_ref();
         model::start_backend();

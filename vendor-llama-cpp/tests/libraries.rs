@@ -1,4 +1,4 @@
-//! Both forms of the library can be linked and loaded.
+//! Tests that both forms of the library can be linked and loaded.
 
 use std::ffi::{CStr, CString, c_char};
 use std::fs;

@@ -1,4 +1,5 @@
-//! Written models and the trained one load, tokenise, and give usable logits.
+//! Tests that written models and the trained one can be loaded, tokenise texts, and give usable
+//! logits.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -234,7 +235,8 @@ fn check_round_trips(model: &Model) {
     }
 }
 
-/// Logits as a language model has them: finite, several units apart, and not the same each time.
+/// Checks that the logits are like a language model's: finite, several units apart, and with
+/// different largest ones after different tokens.
 fn check_logits(model: &Model, what: &str) {
     let mut context = Context::new(model, 512, 1).unwrap();
     let mut winners = Vec::new();
@@ -259,7 +261,8 @@ fn spread(logits: &[f32]) -> f64 {
     (squares.sum::<f64>() / n).sqrt()
 }
 
-/// The first of the largest, as the greedy sampler picks it.
+/// Returns the token with the largest logit, the first one if several are equal, as the greedy
+/// sampler does.
 fn largest(logits: &[f32]) -> i32 {
     let mut best = 0;
     for (index, &logit) in logits.iter().enumerate() {

@@ -1,5 +1,5 @@
-//! Prints what a C compiler needs to compile and link against the llama.cpp that this crate has
-//! built:
+//! Prints the flags with which a C compiler compiles and links against the llama.cpp that this
+//! crate has built:
 //!
 //! ```text
 //! cc app.c $(cargo run -q --release -p vendor-llama-cpp --bin llama_flags)

@@ -1,11 +1,11 @@
 //! A byte-level BPE vocabulary of any size: bytes, then pairs of bytes, then pairs of pairs.
 
-/// Bytes that English text is full of, most frequent first; the first merges join these, so that
+/// The frequent bytes of English text, most frequent first. The first merges join these, so that
 /// even a small vocabulary shortens a text.
 const FREQUENT: &[u8] =
     b" etaoinshrdlucmfwygpbvk,.\n'TIAS\"-jxqz?!BCDEFGHJKLMNOPQRUVWXYZ0123456789:;()";
 
-/// The names of the special tokens. No merged token is as long, so none is called the same.
+/// The names of the special tokens. They are longer than all merged tokens, so none is the same.
 const BOS: &str = "<|startoftext|>";
 const EOS: &str = "<|endoftext|>";
 
@@ -24,9 +24,10 @@ pub struct Tokenizer {
 }
 
 impl Tokenizer {
-    /// Token n is byte n for n below 256. Then come the merges, and last the special tokens: the
-    /// end from 257 tokens on, and a begin too from 258 on. With 256 there is no token to spare,
-    /// and byte 0, which texts hardly contain, ends them.
+    /// Returns the tokenizer of a vocabulary of this size. Token n is byte n for n below 256. The
+    /// merges follow, and then the special tokens: an end token if there are at least 257 tokens,
+    /// and also a start token if there are at least 258. With only 256 tokens, byte 0, which texts
+    /// hardly contain, is the end token.
     pub fn new(n_vocab: usize) -> Self {
         let n_special = (n_vocab - 256).min(2);
         let mut tokenizer = Self {
@@ -74,7 +75,8 @@ impl Tokenizer {
     }
 }
 
-/// The first `count` joins of two of the parts, early parts first; their merges go to `merges`.
+/// Returns the first `count` concatenations of two of the parts, those of early parts first, and
+/// adds their merges to `merges`.
 fn joined(parts: &[String], count: usize, merges: &mut Vec<String>) -> Vec<String> {
     let pairs = pairs(parts.len()).take(count);
     pairs
@@ -86,7 +88,7 @@ fn joined(parts: &[String], count: usize, merges: &mut Vec<String>) -> Vec<Strin
         .collect()
 }
 
-/// All pairs of numbers below `n`, those of small numbers before those with a larger one.
+/// Returns all pairs of numbers below `n`, in ascending order of the larger number.
 fn pairs(n: usize) -> impl Iterator<Item = (usize, usize)> {
     (0..n).flat_map(|larger| {
         let others = (0..larger).flat_map(move |other| [(other, larger), (larger, other)]);
@@ -99,8 +101,8 @@ fn frequent_first() -> impl Iterator<Item = u8> {
     FREQUENT.iter().copied().chain(others)
 }
 
-/// The character GPT-2's vocabulary writes for a byte: printable ones stand for themselves, and
-/// the others, in order, for the characters from 256 on.
+/// Returns the character that GPT-2's vocabulary uses for a byte: the byte itself if it is
+/// printable. The other bytes get the characters from 256 on, in order.
 pub(crate) fn symbol(byte: u8) -> char {
     if is_printable(byte) {
         return char::from(byte);

@@ -1,12 +1,12 @@
-//! The random numbers that weights are made of.
+//! The random numbers from which weights are made.
 
-/// The spread of a sum of eight numbers, each equally likely to be any 16-bit one.
+/// The standard deviation of the sum of eight uniformly distributed 16-bit numbers.
 const SUM_SPREAD: f32 = 53_510.2;
 
-/// Their mean sum.
+/// The mean of that sum.
 const SUM_MEAN: i32 = 4 * 65_535;
 
-/// Sebastiano Vigna's SplitMix64.
+/// The generator SplitMix64 by Sebastiano Vigna.
 pub struct Random(u64);
 
 impl Random {
@@ -14,10 +14,10 @@ impl Random {
         Self(seed)
     }
 
-    /// A number with mean 0 and standard deviation 1, close to normally distributed.
+    /// Returns an approximately normally distributed number with mean 0 and standard deviation 1.
     ///
-    /// A sum of eight uniform numbers rather than logarithms and sines: those differ between C
-    /// libraries, and the same seed must give the same file everywhere.
+    /// It is a sum of eight uniform numbers. Logarithms and sines are avoided since they differ
+    /// between C libraries, and the same seed must give the same file everywhere.
     pub fn normal(&mut self) -> f32 {
         let sum = quarter_sum(self.next()) + quarter_sum(self.next());
         (sum - SUM_MEAN) as f32 / SUM_SPREAD
@@ -32,7 +32,7 @@ impl Random {
     }
 }
 
-/// The sum of the four 16-bit parts.
+/// Returns the sum of the four 16-bit parts.
 fn quarter_sum(bits: u64) -> i32 {
     let part = |shift: u32| i32::from((bits >> shift) as u16);
     part(0) + part(16) + part(32) + part(48)
