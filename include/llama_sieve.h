@@ -107,8 +107,8 @@ extern "C" {
  * ---------------------------------------------------------------------------------------------- */
 
 /*
- The most elements of an array that a function reads or writes, if the header names no other
- limit: logits, candidates, tokens, biases.
+ The maximum number of elements of an array that a function reads or writes, if the header names
+ no other limit: logits, candidates, tokens, biases.
  */
 #define LLAMA_SIEVE_MAX_ELEMENTS 2147483647
 
@@ -135,9 +135,9 @@ const char *llama_sieve_version(void);
 
 /*
  Returns the instruction set that the samplers use on this machine: "avx512", "avx2", "neon" or
- "scalar". After it ", scalar" and those of expf, exp and logf for which the C library of this
- process is called, because its bits are not the instruction set's: "avx512, scalar expf exp
- logf" on Windows. Never NULL, valid for ever.
+ "scalar". If the C library of this process is called for some of expf, exp and logf, because the
+ instruction set would give other bits, ", scalar" and their names follow: "avx512, scalar expf
+ exp logf" on Windows. Never NULL, valid for ever.
  */
 const char *llama_sieve_simd(void);
 
@@ -230,10 +230,10 @@ int llama_sieve_last_error_code(void);
 #define LLAMA_SIEVE_LOG_ERROR 4
 
 /*
- Receives log messages: level (LLAMA_SIEVE_LOG_*), text without line end (valid during the call),
- and the pointer that was registered with it. Called from any thread that uses the library, at
- the end of the call that led to the message: the library then holds no lock, and the objects of
- that call may be used.
+ A function that receives log messages. Its arguments are the level (LLAMA_SIEVE_LOG_*), the text
+ without a line end (valid during the call), and the pointer that was registered with it. It is
+ called from any thread that uses the library, at the end of the call that led to the message.
+ The library then holds no lock, and the objects of that call may be used.
  */
 typedef void (*llama_sieve_log_callback)(int level, const char *text, void *user);
 
@@ -241,11 +241,11 @@ typedef void (*llama_sieve_log_callback)(int level, const char *text, void *user
  Sends log messages to callback with user, from now on and from all threads. NULL restores
  the default, which is stderr.
 
- The callback may call the library; a message that such a call leads to is kept as last error and
- not delivered. It must not throw or long-jump. When this function returns, no call of an earlier
- callback is running any more, and its user may be freed; so do not call it while holding a
- lock that the callback takes. Within a callback this function returns at once: earlier callbacks
- may then run until a later call from outside has returned.
+ The callback may call the library. A message that such a call leads to is kept as last error and
+ not delivered. It must not throw or long-jump. When this function returns, no earlier callback
+ is still running, and its user may be freed. So do not call the function while holding a lock
+ that the callback takes. Within a callback it returns at once, and earlier callbacks may run
+ until a later call from outside has returned.
 
  The caller guarantees:
  callback is NULL or a function as described, and user whatever it expects.
@@ -255,15 +255,15 @@ void llama_sieve_log_set(llama_sieve_log_callback callback, void *user);
 /* -------------------------------------------------------------------------------------------------
  * 2. Samplers
  *
- * One constructor for each built-in sampler of llama.cpp, with its arguments, two that llama.cpp
- * had, and ten that it never had. Each makes a sampler for the host's chain; that of a built-in
- * leaves what the built-in leaves.
- * "Disabled" names the arguments with which it does nothing. With an argument of type float that
- * is not finite, and one warning, a filter does nothing either, and a selector takes the largest
- * logit. NULL: there is no llama.cpp in the process, or no memory.
+ * One constructor for each built-in sampler of llama.cpp, with the same arguments, two for samplers
+ * that llama.cpp had, and ten for samplers that it never had. Each makes a sampler for the host's
+ * chain. The sampler for a built-in leaves the candidates that the built-in leaves.
+ * "Disabled" names the arguments with which a sampler does nothing. If an argument of type float is
+ * not finite, one warning is logged, a filter does nothing, and a selector takes the largest logit.
+ * A constructor returns NULL if there is no llama.cpp in the process, or not enough memory.
  * ---------------------------------------------------------------------------------------------- */
 
-/* Selects the candidate with the largest logit, the first of equals. */
+/* Selects the candidate with the largest logit, the first one if several are equal. */
 struct llama_sampler *llama_sieve_init_greedy(void);
 
 /*
@@ -279,21 +279,22 @@ struct llama_sampler *llama_sieve_init_dist(uint32_t seed);
 struct llama_sampler *llama_sieve_init_top_k(int32_t k);
 
 /*
- Nucleus sampling: keeps the fewest most probable candidates whose probabilities reach p, at
- least min_keep (Holtzman et al. 2019, arXiv:1904.09751). Disabled: p >= 1.
+ Nucleus sampling: keeps the smallest set of most probable candidates whose total probability
+ reaches p, but at least min_keep candidates (Holtzman et al. 2019, arXiv:1904.09751).
+ Disabled: p >= 1.
  */
 struct llama_sampler *llama_sieve_init_top_p(float p, size_t min_keep);
 
 /*
- Keeps the candidates whose probability is at least p times the largest, at least min_keep
- (Nguyen et al. 2024, arXiv:2407.01082). Disabled: p <= 0.
+ Keeps the candidates whose probability is at least p times the largest one, but at least
+ min_keep candidates (Nguyen et al. 2024, arXiv:2407.01082). Disabled: p <= 0.
  */
 struct llama_sampler *llama_sieve_init_min_p(float p, size_t min_keep);
 
 /*
  Locally typical sampling: keeps the candidates whose surprisal is nearest to the entropy until
- their probabilities exceed p, at least min_keep (Meister et al. 2022, arXiv:2202.00666).
- Disabled: p >= 1.
+ their total probability exceeds p, but at least min_keep candidates (Meister et al. 2022,
+ arXiv:2202.00666). Disabled: p >= 1.
  */
 struct llama_sampler *llama_sieve_init_typical(float p, size_t min_keep);
 
@@ -327,8 +328,8 @@ struct llama_sampler *llama_sieve_init_penalties(int32_t n_vocab,
 
 /*
  Dynamic temperature: divides every logit by a temperature between t - delta and t +
- delta, which follows the entropy to the power exponent. Plain temperature if delta <= 0.
- Disabled: t 1 and delta <= 0.
+ delta, which rises with the normalised entropy to the power exponent. Plain temperature if
+ delta <= 0. Disabled: t 1 and delta <= 0.
  */
 struct llama_sampler *llama_sieve_init_temp_ext(float t, float delta, float exponent);
 
@@ -358,12 +359,13 @@ struct llama_sampler *llama_sieve_init_mirostat(int32_t n_vocab,
  */
 struct llama_sampler *llama_sieve_init_mirostat_v2(uint32_t seed, float tau, float eta);
 
-/* The most sequence breakers of DRY. */
+/* The maximum number of sequence breakers of DRY. */
 #define LLAMA_SIEVE_DRY_MAX_BREAKERS 4096
 
 /*
- DRY, don't repeat yourself: a token that would continue a repetition of n tokens loses
- multiplier * base^(n - allowed_length) (text-generation-webui pull request 5677).
+ DRY, don't repeat yourself: a token that would continue a repetition of n tokens, with n >=
+ allowed_length, loses multiplier * base^(n - allowed_length) (text-generation-webui pull
+ request 5677).
 
  The last last_n accepted tokens are searched. A repetition does not extend across any of the
  n_breakers strings breakers, each cut to 40 bytes; NULL or empty ones are skipped. vocab
@@ -393,9 +395,10 @@ struct llama_sampler *llama_sieve_init_dry(const struct llama_vocab *vocab,
 struct llama_sampler *llama_sieve_init_adaptive_p(float target, float decay, uint32_t seed);
 
 /*
- Adds to the logits of tokens: n pairs of token and bias, copied. Minus infinity bans a token.
- n_vocab is the size of the vocabulary, which only the built-in that replaces the sampler in a
- host's graph reads. Disabled: n <= 0, or bias NULL (with a warning).
+ Adds biases to the logits of tokens. bias is n pairs of token and bias, which are copied.
+ Minus infinity bans a token. n_vocab is the size of the vocabulary, which only the built-in
+ that replaces the sampler in a host's graph reads. Disabled: n <= 0, or bias NULL (with a
+ warning).
 
  The caller guarantees:
  bias is NULL or n elements.
@@ -405,9 +408,10 @@ struct llama_sampler *llama_sieve_init_logit_bias(int32_t n_vocab,
                                                   const struct llama_logit_bias *bias);
 
 /*
- Infill sampling, for code: prefers to end the generation, and joins tokens that begin alike
- (llama.cpp pull request 9896). Put it after samplers that leave few candidates. vocab must
- outlive the sampler and its clones. Disabled, with a warning: vocab NULL.
+ Infill sampling, for code: prefers to end the generation, and merges a token whose text is a
+ prefix of another's with that token (llama.cpp pull request 9896). Put it after samplers that
+ leave few candidates. vocab must outlive the sampler and its clones. Disabled, with a warning:
+ vocab NULL.
 
  The caller guarantees:
  vocab is NULL or a vocabulary of the host, and outlives the sampler.
@@ -416,7 +420,7 @@ struct llama_sampler *llama_sieve_init_infill(const struct llama_vocab *vocab);
 
 /*
  Tail-free sampling: cuts where the curve of the sorted probabilities flattens. z is the
- fraction of the absolute second differences to keep, and min_keep the least number of
+ fraction of the absolute second differences to keep, and min_keep the minimum number of
  candidates (Trenton Bricken 2019). llama.cpp no longer has it. Disabled: z >= 1.
  */
 struct llama_sampler *llama_sieve_init_tail_free(float z, size_t min_keep);
@@ -457,18 +461,17 @@ struct llama_sampler *llama_sieve_init_eta_cutoff(float eta);
 struct llama_sampler *llama_sieve_init_p_less(bool normalised);
 
 /*
- Top-H: keeps the most candidates, in order of probability, whose entropy after normalisation is
- at most alpha times that of all; at least one (Potraghloo et al. 2025, arXiv:2509.02510). They
- are sorted as top-p sorts, with probabilities. Of equal candidates at the cut only some may be
- kept.
- llama.cpp does not have it. Disabled: alpha >= 1.
+ Top-H: keeps as many of the most probable candidates as possible while their entropy, after
+ normalisation, is at most alpha times that of all; at least one (Potraghloo et al. 2025,
+ arXiv:2509.02510). They are sorted as by top-p, with probabilities. Of equal candidates at the
+ cut only some may be kept. llama.cpp does not have it. Disabled: alpha >= 1.
  */
 struct llama_sampler *llama_sieve_init_top_h(float alpha);
 
 /*
  Quadratic sampling, smoothing: replaces each logit by max - k d^2 + s d^3, with d its distance
  from the largest logit, d <= 0, k = factor (3 - curve) / 2 and s = factor (curve - 1) /
- 2 (kalomaze, text-generation-webui; KoboldCpp). curve 1 is a parabola; from 1 to 3 the logits
+ 2 (kalomaze, text-generation-webui; KoboldCpp). curve 1 is a parabola. From 1 to 3 the logits
  stay in order. Masked candidates stay masked. llama.cpp does not have it. Disabled: factor <=
  0.
  */
@@ -478,21 +481,21 @@ struct llama_sampler *llama_sieve_init_quadratic(float factor, float curve);
  Min-k: keeps the candidates before the steepest fall of the sorted logits, in their order. The
  fall after the first k is weighted by 1 / k. At least floor(tau / (largest - smallest + 1e-8))
  are kept, which matters if the logits are nearly equal (Ding et al. 2026, arXiv:2604.11012). The
- cut does not depend on a temperature before it. Equal candidates are kept or dropped together;
- masked ones do not count and are dropped. llama.cpp does not have it. Disabled: tau < 0.
+ cut does not depend on a temperature before it. Equal candidates are kept or dropped together.
+ Masked ones do not count and are dropped. llama.cpp does not have it. Disabled: tau < 0.
  */
 struct llama_sampler *llama_sieve_init_min_k(float tau);
 
-/* The most texts that may be banned. */
+/* The maximum number of texts that may be banned. */
 #define LLAMA_SIEVE_BAN_MAX_TEXTS 16384
 
-/* The most bytes of a banned text. */
+/* The maximum number of bytes of a banned text. */
 #define LLAMA_SIEVE_BAN_MAX_TEXT_BYTES 1024
 
-/* The most bytes of all banned texts together. */
+/* The maximum number of bytes of all banned texts together. */
 #define LLAMA_SIEVE_BAN_MAX_BYTES 262144
 
-/* The most states of the automaton of banned regular expressions. */
+/* The maximum number of states of the automaton of banned regular expressions. */
 #define LLAMA_SIEVE_BAN_MAX_STATES 16384
 
 /*
@@ -508,9 +511,9 @@ struct llama_sampler *llama_sieve_init_min_k(float tau);
  Makes a sampler that bans every token that would complete one of n texts, however the text is
  tokenized, so that none of them occurs in the generated text.
 
- The text is that of the accepted tokens as hosts show it: those that control, and those that end
- a generation, have none. A token that only begins a text is not banned; llama_sieve_ban_rewind
- returns how far a host must go back for another sentence.
+ The text is that of the accepted tokens as hosts show it: control tokens, and tokens that end a
+ generation, have none. A token that only begins a text is not banned. llama_sieve_ban_rewind
+ returns how many tokens a host must take back to avoid that text from its start.
 
  flags is 0 or a sum of
  - LLAMA_SIEVE_BAN_FOLD_CASE;
@@ -525,11 +528,11 @@ struct llama_sampler *llama_sieve_init_min_k(float tau);
  removes a candidate: if all are banned, they stay with minus infinity. llama.cpp does not have
  it.
 
- vocab is read within this call only. Disabled: n 0. NULL, and llama_sieve_last_error says
- which text and why, if vocab, texts or one of them is NULL, one is empty or beyond
- LLAMA_SIEVE_BAN_MAX_TEXT_BYTES, there are more than LLAMA_SIEVE_BAN_MAX_TEXTS or more bytes than
- LLAMA_SIEVE_BAN_MAX_BYTES, where one is not UTF-8 and case is folded or it is an expression,
- where an expression is refused, and for other flags.
+ vocab is read within this call only. Disabled: n 0. Returns NULL, and llama_sieve_last_error
+ says which text and why, if vocab, texts or a text is NULL; if a text is empty or longer
+ than LLAMA_SIEVE_BAN_MAX_TEXT_BYTES; if there are more than LLAMA_SIEVE_BAN_MAX_TEXTS texts or
+ LLAMA_SIEVE_BAN_MAX_BYTES bytes in all; if a text is not UTF-8 although case is folded or it is
+ an expression; if an expression is refused; and for other flags.
 
  The caller guarantees:
  vocab is NULL or a vocabulary of the host; texts is NULL or n pointers, each NULL or a C
@@ -544,14 +547,14 @@ struct llama_sampler *llama_sieve_init_ban_strings(const struct llama_vocab *voc
  Makes a sampler that biases tokens which continue one of n texts, in place of a ban: the
  longer the matched part of the text, the larger the bias.
 
- A token continues a text that began before the token and goes on to its end. If m of the text's
- L bytes match then, m / L of bias is added to the token's logit; of several texts the one with
- the largest share counts. A token that completes a text, or contains a whole one, gets all of
- bias. A token with which a text only begins is not changed.
+ A token continues a text if the text began before the token and matches up to the token's end.
+ If m of the text's L bytes then match, m / L of bias is added to the token's logit. Of several
+ texts the one with the largest share counts. A token that completes a text, or contains a whole
+ one, gets all of bias. A token that only begins a text is not changed.
 
  Texts and flags are those of llama_sieve_init_ban_strings, but LLAMA_SIEVE_BAN_REGEX is
  refused, since an expression has no length. With LLAMA_SIEVE_BAN_FOLD_CASE characters are
- counted in place of bytes. bias is usually negative; one above 0 favours the texts.
+ counted in place of bytes. bias is usually negative. One above 0 favours the texts.
 
  Put the sampler before those that truncate. llama_sieve_ban_rewind returns 0 for it. llama.cpp
  does not have it.
@@ -571,16 +574,16 @@ struct llama_sampler *llama_sieve_init_ban_strings_bias(const struct llama_vocab
                                                         float bias);
 
 /*
- Returns how many of the newest accepted tokens hold the longest beginning of a banned text that
+ Returns how many of the newest accepted tokens contain the longest prefix of a banned text that
  one more token would complete; 0 if there is none.
 
- With regular expressions that is the longest beginning of any match, at most 1024 tokens. With
- llama_sieve_init_ban_strings_bias it is 0, since nothing is banned.
+ With regular expressions it is the longest prefix of any match, at most 1024 tokens. With
+ llama_sieve_init_ban_strings_bias the result is 0, since nothing is banned.
 
- It is for hosts that can rewind their cache: if the ban has cost the best candidate, they take
- that many tokens back, which removes the beginning of the text, and go on with another token.
- The sampler is rewound by llama_sampler_reset and by accepting the tokens that are left, or
- replaced by a clone that was made there. A negative error for NULL, for other samplers, and if
+ The function is for hosts that can rewind their cache: if the ban has cost the best candidate,
+ they take that many tokens back, which removes the prefix, and continue with another token. The
+ sampler is rewound by llama_sampler_reset and by accepting the tokens that are left, or replaced
+ by a clone that was made at that point. A negative error for NULL, for other samplers, and if
  the sampler is in use or out of use.
 
  The caller guarantees:
@@ -591,10 +594,10 @@ int llama_sieve_ban_rewind(const struct llama_sampler *smpl);
 /* The longest period of a repetition, in tokens. */
 #define LLAMA_SIEVE_LOOP_MAX_PERIOD 1024
 
-/* The largest number of tokens that a repetition may be required to have. */
+/* The largest value of min_tokens. */
 #define LLAMA_SIEVE_LOOP_MAX_TOKENS 65536
 
-/* The most tokens that a loop breaker forces. */
+/* The maximum number of tokens that a loop breaker forces. */
 #define LLAMA_SIEVE_LOOP_MAX_FORCED 1024
 
 /* Action of a loop breaker: the token that would continue the repetition is banned. */
@@ -624,8 +627,8 @@ typedef struct llama_sieve_loop_params {
   /* The longest period, up to LLAMA_SIEVE_LOOP_MAX_PERIOD, which is the default. */
   int32_t max_period;
   /*
-   The least number of tokens in all copies together, those of one that has begun included, up
-   to LLAMA_SIEVE_LOOP_MAX_TOKENS. Default 128, since shorter repetitions occur in tables and
+   The minimum number of tokens in all copies together, including an incomplete one, up to
+   LLAMA_SIEVE_LOOP_MAX_TOKENS. Default 128, since shorter repetitions occur in tables and
    lists. With 1, three copies are enough, even of a single token.
    */
   int32_t min_tokens;
@@ -649,12 +652,12 @@ typedef struct llama_sieve_loop_params {
  Makes a sampler that detects a repetition of the accepted tokens, and ends it.
 
  A repetition is a period of tokens whose newest three or more copies are equal, with at least
- min_tokens tokens in all. It is found when the last of them is accepted; the shortest period
+ min_tokens tokens in all. It is found when the last of them is accepted. The shortest period
  counts. The action then follows, with one Info message for each repetition. Without a repetition
  no bit of a candidate is changed. Nothing is done if a ban would leave no candidate, or if an
  earlier sampler has banned the forced tokens. A forced or ending token that an earlier sampler
  has removed is put back, but not in an array of one. llama.cpp does not have this sampler. DRY
- makes a repetition less likely; this sampler ends it.
+ makes a repetition less likely. This sampler ends it.
 
  With params NULL every member has its default. Returns NULL, and llama_sieve_last_error names
  the member, if a member is out of its range, if struct_size is unknown, or if a member that the
@@ -667,7 +670,7 @@ typedef struct llama_sieve_loop_params {
 struct llama_sampler *llama_sieve_init_loop_breaker(const struct llama_sieve_loop_params *params);
 
 /*
- Returns the seed that a sampler's random stream began with, as llama_sampler_get_seed does: for
+ Returns the seed that a sampler's random stream began with, like llama_sampler_get_seed: for
  dist, mirostat and mirostat_v2, both this library's and built-in. For a sieve in a chain it is
  the lower 32 bits, and for a chain the seed of its last member with one. Returns 0xFFFFFFFF
  (LLAMA_DEFAULT_SEED) if there is none, and for NULL.
@@ -680,14 +683,14 @@ uint32_t llama_sieve_get_seed(const struct llama_sampler *smpl);
 /* -------------------------------------------------------------------------------------------------
  * 3. Chains, straight from the logits
  *
- * These sample with a host's chain without the array of all candidates, which llama_sampler_sample
- * fills first. The chain is the host's own, with any members in any order.
+ * These functions sample with a host's chain, without the array of all candidates, which
+ * llama_sampler_sample fills first. The chain is the host's own, with any members in any order.
  * ---------------------------------------------------------------------------------------------- */
 
 /*
- Samples as llama_sampler_sample does, with the same arguments: the chain selects a token among
- the logits of output idx (-1: the last), and every member accepts it. The token is the same,
- but no array of the whole vocabulary is filled.
+ Samples like llama_sampler_sample, with the same arguments: the chain selects a token among the
+ logits of output idx (-1: the last), and every member accepts it. The token is the same, but
+ no array of the whole vocabulary is filled.
 
  chain is a llama_sampler_chain, or a single sampler, of this library's samplers, built-ins and
  others in any order. If the context has already sampled on a backend (llama_set_sampler), or the
@@ -711,9 +714,9 @@ int32_t llama_sieve_chain_sample(struct llama_sampler *chain,
 /*
  Selects a token with the chain among n_vocab logits, indexed by token, which are only read.
  The token is not accepted: call llama_sampler_accept once it is known to be kept. Every member
- takes part, even if llama_set_sampler has once given it to a backend. With fewer logits than its
- vocabulary has tokens, a token trie or a grammar may put back a token beyond them, as on an
- array, and so select it.
+ takes part, even if llama_set_sampler has once given it to a backend. If there are fewer logits
+ than the vocabulary has tokens, a token trie or a grammar may put back a token beyond them, as
+ on an array, and so select it.
 
  Returns the token, or a negative error: chain or logits NULL, n_vocab <= 0, no host, and those
  of llama_sieve_chain_sample.
@@ -727,7 +730,7 @@ int32_t llama_sieve_chain_sample_logits(struct llama_sampler *chain,
                                         int32_t n_vocab);
 
 /*
- Selects a token as llama_sieve_chain_sample_logits does, from logits in IEEE half precision.
+ Selects a token like llama_sieve_chain_sample_logits, from logits in IEEE half precision.
 
  The caller guarantees:
  As for llama_sieve_chain_sample_logits.
@@ -737,8 +740,8 @@ int32_t llama_sieve_chain_sample_f16(struct llama_sampler *chain,
                                      int32_t n_vocab);
 
 /*
- Selects a token as llama_sieve_chain_sample_logits does, from logits in bfloat16, the upper half
- of a float.
+ Selects a token like llama_sieve_chain_sample_logits, from logits in bfloat16, the upper half of
+ a float.
 
  The caller guarantees:
  As for llama_sieve_chain_sample_logits.
@@ -747,17 +750,17 @@ int32_t llama_sieve_chain_sample_bf16(struct llama_sampler *chain,
                                       const uint16_t *logits,
                                       int32_t n_vocab);
 
-/* The most sequences of a batch, of chains or of sieves. */
+/* The maximum number of sequences of a batch, of chains or of sieves. */
 #define LLAMA_SIEVE_MAX_BATCH 1048576
 
 /*
  Selects one token for each of n chains, each from its own n_vocab logits, on the calling
- thread and at most n_threads - 1 threads of the library; with 0 or 1 only on the calling
+ thread and at most n_threads - 1 threads of the library. With 0 or 1 only on the calling
  thread. Nothing is accepted. Chains with a member that is not this library's run on the calling
  thread, after the others. The tokens do not depend on the number of threads.
 
- Not with n_threads above 1 from a constructor that runs inside dlopen: a new thread waits
- for the dynamic linker's lock, which the caller holds.
+ Do not pass an n_threads above 1 in a constructor that runs inside dlopen: a new thread
+ waits for the dynamic linker's lock, which the caller holds.
 
  Writes to out[i] the token of chain i or its negative error. Returns LLAMA_SIEVE_OK if every
  chain gave a token, otherwise the first error in out, whose text llama_sieve_last_error
@@ -781,10 +784,10 @@ int llama_sieve_chain_sample_batch(struct llama_sampler *const *chains,
 
 /*
  Writes the candidates that the last token of this chain was drawn from, as the built-in chain
- would have left them: at most cap to out. Returns how many there are, which may be more.
+ would have left them: at most cap to out. Returns their total number, which may be larger.
 
  The last token is that of the last llama_sieve_chain_sample, _logits, _f16 or _bf16 on this
- thread, which must have been with this chain; otherwise the function returns 0, and the last
+ thread, which must have been with this chain. Otherwise the function returns 0, and the last
  error says why. It also returns 0 if the host's own llama_sampler_sample was called. The caller
  must not have changed the logits since, from which candidates may be computed again. A new chain
  at the address of a freed one must sample first.
@@ -794,7 +797,7 @@ int llama_sieve_chain_sample_batch(struct llama_sampler *const *chains,
 
  The caller guarantees:
  out is NULL or has room for cap elements; the logits that the last token was sampled from
- are there and unchanged.
+ still exist and are unchanged.
  */
 int llama_sieve_chain_candidates(struct llama_sampler *chain,
                                  struct llama_token_data *out,
@@ -817,9 +820,9 @@ int llama_sieve_chain_candidates(struct llama_sampler *chain,
 int llama_sieve_chain_check(const struct llama_sampler *chain, char *out, size_t cap);
 
 /*
- Receives a line of the trace: len bytes of JSON, without an end of line or a NUL, valid during
- the call, and the pointer that was registered with it. Called from any thread that samples,
- perhaps from several at once.
+ A function that receives a line of the trace. Its arguments are len bytes of JSON, without a
+ line end or a NUL, which are valid during the call, and the pointer that was registered with it.
+ It is called from any thread that samples, perhaps from several at once.
  */
 typedef void (*llama_sieve_trace_callback)(const char *json, size_t len, void *user);
 
@@ -831,15 +834,14 @@ typedef void (*llama_sieve_trace_callback)(const char *json, size_t len, void *u
  variable LLAMA_SIEVE_TRACE has begun. There is only one trace at a time.
 
  options is NULL or a list with commas: n=10, the number of most probable candidates that are
- followed, at most 100; text=off, to omit texts, numbers of tokens, and the lengths of
- repetitions.
+ followed, at most 100; text=off, to omit texts, token ids, and the lengths of repetitions.
 
  The callback may call the library, but not while it holds a lock that it takes itself: a batch
  calls it from several threads. Tokens that it samples are not traced. It must not throw or
  long-jump. In a child that it forks within a batch of several threads, it must not return: the
- batch never ends there, since the other threads are the parent's. When this function returns, no
- call of an earlier callback is running any more, unless one takes longer than ten seconds, or
- this is called from within one.
+ batch never ends in the child, which does not have the other threads. When this function
+ returns, no earlier callback is still running, unless one takes longer than ten seconds, or this
+ function is called by one.
 
  Returns LLAMA_SIEVE_OK, or LLAMA_SIEVE_ERROR_PARAMS, with nothing changed, for unknown options.
 
@@ -854,14 +856,18 @@ int llama_sieve_trace(llama_sieve_trace_callback callback, void *user, const cha
  *
  * A sampler of its own, of one sequence: raw logits to a token in one call, without a llama.cpp.
  * Its parameters may change at each token, and its state can be saved. With its default parameters
- * and a seed it gives the tokens of llama.cpp's default chain. Sizes and errors of the logits are
- * as in llama_sieve_sample, which is the call for every token; the rest may be left out.
+ * and a seed it gives the tokens of llama.cpp's default chain. llama_sieve_sample is the call for
+ * every token; all other functions are optional. Logits have the sizes and errors that
+ * llama_sieve_sample describes.
  * ---------------------------------------------------------------------------------------------- */
 
 /* Mode: tsampler's default. It is kept with the parameters, and has no effect. */
 #define LLAMA_SIEVE_MODE_FAST 0
 
-/* Mode: llama.cpp's chain of built-in samplers, as which every sieve works. */
+/*
+ Mode: llama.cpp's chain of built-in samplers. Every sieve computes as that chain does, in any
+ mode.
+ */
 #define LLAMA_SIEVE_MODE_PARITY 1
 
 /* Generator: xoroshiro128+, seeded through SplitMix64. */
@@ -899,25 +905,25 @@ typedef struct llama_sieve_params {
    */
   size_t struct_size;
   /*
-   Divides the logits. Default 0.8; 1 has no effect; below 0.001 the most probable token that
+   Divides the logits. Default 0.8. 1 has no effect; below 0.001 the most probable token that
    the filters leave is chosen.
    */
   float temperature;
-  /* Keeps this many of the largest logits. Default 40; disabled by <= 0. */
+  /* The number of largest logits that are kept. Default 40; disabled by <= 0. */
   int32_t top_k;
   /*
-   Keeps the fewest most probable tokens whose probabilities add up to this. Default 0.95;
-   disabled by >= 1; <= 0 keeps only the most probable token.
+   Keeps the smallest set of most probable tokens whose probabilities add up to this value.
+   Default 0.95; disabled by >= 1; <= 0 keeps only the most probable token.
    */
   float top_p;
   /*
-   Keeps the tokens whose probability is at least this fraction of the largest. Default 0.05;
-   disabled by <= 0.
+   Keeps the tokens whose probability is at least this fraction of the largest one. Default
+   0.05; disabled by <= 0.
    */
   float min_p;
   /*
    Keeps the tokens whose surprisal is nearest to the entropy until the sum of their
-   probabilities exceeds this. Default 1; disabled by >= 1.
+   probabilities exceeds this value. Default 1; disabled by >= 1.
    */
   float typical_p;
   /*
@@ -925,7 +931,7 @@ typedef struct llama_sieve_params {
    by <= 0.
    */
   float top_n_sigma;
-  /* The number of tokens that typical, top-p and min-p keep at least. Default 1. */
+  /* The minimum number of tokens that typical, top-p and min-p keep. Default 1. */
   size_t min_keep;
   /*
    The number of most recently accepted tokens that are penalised. Default 64; disabled
@@ -998,7 +1004,7 @@ struct llama_sieve *llama_sieve_clone(const struct llama_sieve *sieve);
 
 /*
  Frees the sieve. NULL is allowed. A sieve in use by another thread is not freed: an error is
- logged, and its memory is leaked. A sieve of llama_sieve_of_sampler is not freed either; its
+ logged, and its memory is leaked. A sieve of llama_sieve_of_sampler is not freed either. Its
  sampler does that.
 
  The caller guarantees:
@@ -1016,7 +1022,7 @@ void llama_sieve_free(struct llama_sieve *sieve);
 void llama_sieve_reset(struct llama_sieve *sieve);
 
 /*
- Sets other parameters from the next token on; history and generator stay. A different rng begins
+ Sets other parameters from the next token on. History and generator stay. A different rng begins
  its stream at seed. A new seed of the same rng takes effect at llama_sieve_reset. A smaller
  penalty_last_n keeps the newest tokens. Allocates nothing if there is no bias.
 
@@ -1032,11 +1038,11 @@ int llama_sieve_set_params(struct llama_sieve *sieve, const struct llama_sieve_p
 
 /*
  Allocates the memory for vocabularies of up to n_vocab tokens with the current parameters, so
- that even the first token allocates nothing (stages set by llama_sieve_set_stages may, with the
- logits, and the tables of penalties and DRY, as tokens are accepted). History, generator and
- statistics stay. It reserves up to 1024 bytes of address space for each token of the vocabulary,
- depending on the parameters. The system provides a page when it is first written to, which most
- never are.
+ that even the first token allocates nothing. Two kinds of buffers may still grow: those of
+ stages set by llama_sieve_set_stages, with the number of logits, and the tables of penalties and
+ DRY, as tokens are accepted. History, generator and statistics stay. It reserves up to 1024
+ bytes of address space for each token of the vocabulary, depending on the parameters. The system
+ provides a page only when it is first written to, and most pages never are.
 
  Returns LLAMA_SIEVE_OK, or, with nothing changed, a negative error: NULL, LLAMA_SIEVE_ERROR_SIZE
  (n_vocab <= 0 or above LLAMA_SIEVE_MAX_RESERVED), LLAMA_SIEVE_ERROR_BUSY, or
@@ -1074,7 +1080,7 @@ void llama_sieve_accept(struct llama_sieve *sieve, int32_t token);
 int32_t llama_sieve_sample(struct llama_sieve *sieve, const float *logits, int32_t n_vocab);
 
 /*
- Chooses a token as llama_sieve_sample does, from logits in IEEE half precision.
+ Chooses a token like llama_sieve_sample, from logits in IEEE half precision.
 
  The caller guarantees:
  sieve is NULL or alive; logits is NULL or n_vocab elements.
@@ -1082,7 +1088,7 @@ int32_t llama_sieve_sample(struct llama_sieve *sieve, const float *logits, int32
 int32_t llama_sieve_sample_f16(struct llama_sieve *sieve, const uint16_t *logits, int32_t n_vocab);
 
 /*
- Chooses a token as llama_sieve_sample does, from logits in bfloat16.
+ Chooses a token like llama_sieve_sample, from logits in bfloat16.
 
  The caller guarantees:
  sieve is NULL or alive; logits is NULL or n_vocab elements.
@@ -1096,8 +1102,8 @@ int32_t llama_sieve_sample_bf16(struct llama_sieve *sieve, const uint16_t *logit
  after a batch, the calling thread does all the work. The tokens do not depend on the number of
  threads. They are not accepted.
 
- Not with n_threads above 1 from a constructor that runs inside dlopen: a new thread waits
- for the dynamic linker's lock, which the caller holds.
+ Do not pass an n_threads above 1 in a constructor that runs inside dlopen: a new thread
+ waits for the dynamic linker's lock, which the caller holds.
 
  Writes to out[i] the token of sieves[i] and logits[i], or its negative error, whose text
  llama_sieve_error(sieves[i]) returns. Returns LLAMA_SIEVE_OK, or the first error in out,
@@ -1188,10 +1194,10 @@ bool llama_sieve_history_contains(const struct llama_sieve *sieve, int32_t token
 size_t llama_sieve_history_unique(const struct llama_sieve *sieve, int32_t *out, size_t cap);
 
 /*
- Returns the raw logit of one token after bias and the current penalties, as the other stages
+ Returns the raw logit of token after bias and the current penalties, as the other stages
  would see it. With stages set by llama_sieve_set_stages, penalties are included if they are
- among these; DRY never is. Returns NaN, with an error, for NULL and for a sieve in use, and NaN
- for a logit that is NaN.
+ among the stages; DRY never is. Returns NaN, with an error, for NULL and for a sieve in use, and
+ NaN for a logit that is NaN.
 
  The caller guarantees:
  sieve is NULL or alive.
@@ -1212,8 +1218,8 @@ float llama_sieve_adjusted_logit(const struct llama_sieve *sieve, int32_t token,
 const char *llama_sieve_error(const struct llama_sieve *sieve);
 
 /*
- Makes a sampler for a chain that runs a whole sieve on the candidates of earlier samplers, and
- selects one. Afterwards the array holds the candidates from which it was drawn, with their
+ Makes a sampler for a chain that runs a sieve on the candidates of earlier samplers, and selects
+ one. Afterwards the array contains the candidates from which that one was drawn, with their
  probabilities. Returns NULL for the errors of llama_sieve_new, and without a host.
  llama_sieve_of_sampler returns its sieve.
 
@@ -1254,8 +1260,8 @@ int llama_sieve_get_params(const struct llama_sieve *sieve, struct llama_sieve_p
  Writes the distribution that the last token was drawn from to out: at most cap candidates,
  with the logits after all stages and with probabilities, whose sum over all candidates is 1.
  Returns the number of all candidates, which may be larger. In the order of the parameters, with
- top-k enabled and typical disabled, they descend. Returns 0 before the first token and after a
- failure.
+ top-k enabled and typical disabled, the candidates are in descending order. Returns 0 before the
+ first token and after a failure.
 
  out may be NULL if cap is 0.
 
@@ -1268,8 +1274,8 @@ int llama_sieve_candidates(const struct llama_sieve *sieve,
 
 /*
  Sets whether llama_sieve_last_stats includes entropies and surprisals. They cost an extra pass
- over the logits, which takes four times as long as a maximum. If the filters leave the whole
- vocabulary, it is also written out as candidates and read once more.
+ over the logits, which takes up to four times as long as finding the maximum. If the filters
+ leave the whole vocabulary, it is also written out as candidates and read once more.
 
  The caller guarantees:
  sieve is NULL or alive.
@@ -1277,8 +1283,8 @@ int llama_sieve_candidates(const struct llama_sieve *sieve,
 int llama_sieve_measure(struct llama_sieve *sieve, bool measured);
 
 /*
- Statistics of the stages and of the last token's distribution. The caller sets struct_size;
- later versions may add members at the end, and callers without these still work.
+ Statistics of the stages and of the last token's distribution. The caller sets struct_size.
+ Later versions may add members at the end, and callers without these still work.
 
  Each count is the number of candidates with a probability above 0 after a stage. In the order of
  the parameters the counts never rise, and the last is the number of candidates drawn from. With
@@ -1319,7 +1325,7 @@ typedef struct llama_sieve_stats {
 /*
  Writes the statistics of the stages and of the last token's distribution to out. Returns
  LLAMA_SIEVE_OK or, with out unchanged, a negative error. Before the first token the counts are
- 0; values that were not measured are NaN. llama_sieve_measure takes effect at the next token.
+ 0. Values that were not measured are NaN. llama_sieve_measure takes effect at the next token.
 
  The caller guarantees:
  sieve is NULL or alive; out is NULL or as long as its struct_size says.
@@ -1384,13 +1390,13 @@ typedef struct llama_sieve_stages {
   float dry_multiplier;
   /* The base of DRY's exponential. Default 1.75; disabled by < 1. */
   float dry_base;
-  /* The longest repetition that is not penalised. Default 2. */
+  /* The minimum number of repeated tokens whose continuation is penalised. Default 2. */
   int32_t dry_allowed_length;
   /* The number of most recently accepted tokens that DRY searches. Default 64; disabled by <= 0. */
   int32_t dry_penalty_last_n;
   /* The chance that XTC acts. Default 0; disabled by <= 0. */
   float xtc_probability;
-  /* The least probability at which XTC removes a token. Default 0.1; disabled by > 0.5. */
+  /* The minimum probability at which XTC removes a token. Default 0.1; disabled by > 0.5. */
   float xtc_threshold;
   /*
    The largest deviation of the temperature in both directions. Default 0, which means a fixed
@@ -1423,11 +1429,11 @@ typedef struct llama_sieve_stages {
 struct llama_sieve_stages llama_sieve_default_stages(void);
 
 /*
- Sets the stages of the sieve from the next token on. NULL restores the order of its parameters;
- with n_stages 0 it only draws. Each stage is the exact sampler, as in a chain, with one
+ Sets the stages of the sieve from the next token on. NULL restores the order of its parameters.
+ With n_stages 0 it only draws. Each stage is the exact sampler, as in a chain, with one
  exception: a temperature below 0.001 counts as 0, unless it is a dynamic temperature with a
  range above 0. The bias still comes first. If the last stage is mirostat or adaptive-p, it draws
- the token; no other stage may be one of these. Otherwise the parameters' method draws. With
+ the token. No other stage may be one of these. Otherwise the parameters' method draws. With
  mt19937 the tokens are those of llama.cpp's chain of these samplers and dist, all with the
  sieve's seed. May be called between any two tokens: stages that stay keep their memory, even
  after parameters that disabled them.
@@ -1470,11 +1476,11 @@ int llama_sieve_get_stages(const struct llama_sieve *sieve, int32_t *out, size_t
  the sieve.
 
  The caller still owns the sampler, which is not changed: free it at once, or let it accept the
- same tokens, so that llama_sieve_ban_rewind of it holds for the sieve. It must be a sampler of
- this library that does not select: a cut, banned texts, a loop breaker, a grammar, a token trie,
- penalties, and so on. It draws from its own generator, with the seed with which it was made.
- With fewer logits than its vocabulary has tokens, a token trie or a grammar may put back a token
- beyond them, and the sieve may choose it.
+ same tokens, so that llama_sieve_ban_rewind returns the number for the sieve as well. It must be
+ a sampler of this library that does not select: a cut, banned texts, a loop breaker, a grammar,
+ a token trie, penalties, and so on. It draws from its own generator, with the seed with which it
+ was made. If there are fewer logits than the vocabulary has tokens, a token trie or a grammar
+ may put back a token beyond them, and the sieve may choose it.
 
  Banned texts and a loop breaker are part of a saved state. With any other sampler that has a
  memory no state can be saved: saving returns LLAMA_SIEVE_ERROR_STATE.
@@ -1497,8 +1503,8 @@ int llama_sieve_set_sampler(struct llama_sieve *sieve,
 
  Returns LLAMA_SIEVE_OK or, with the breakers unchanged, a negative error: NULL, a sieve in use,
  too little memory, more than LLAMA_SIEVE_DRY_MAX_BREAKERS, or LLAMA_SIEVE_ERROR_NO_HOST if there
- is no llama.cpp. Exceptions of the host's tokenizer pass through; the breakers are then
- unchanged, too.
+ is no llama.cpp. Exceptions of the host's tokenizer pass through, and also leave the breakers
+ unchanged.
 
  The caller guarantees:
  sieve is NULL or alive; vocab is NULL or a vocabulary of the host; breakers is NULL or
@@ -1522,7 +1528,7 @@ int llama_sieve_set_dry_breakers(struct llama_sieve *sieve,
  */
 size_t llama_sieve_state_size(const struct llama_sieve *sieve);
 
-/* The most bytes of a state. */
+/* The maximum number of bytes of a state. */
 #define LLAMA_SIEVE_STATE_MAX_BYTES 1073741824
 
 /*
@@ -1539,8 +1545,8 @@ size_t llama_sieve_state_size(const struct llama_sieve *sieve);
 int llama_sieve_state_save(const struct llama_sieve *sieve, uint8_t *bytes, size_t size);
 
 /*
- Restores a saved state without its parameters: the shorter form of llama_sieve_state_load_with,
- with options 0.
+ Restores a saved state without its parameters, as llama_sieve_state_load_with does with options
+ 0.
 
  The caller guarantees:
  sieve is NULL or alive; bytes is NULL or size bytes.
@@ -1554,10 +1560,10 @@ int llama_sieve_state_load(struct llama_sieve *sieve, const uint8_t *bytes, size
  Restores a saved state, so that the sieve continues like the one that saved bytes: with equal
  parameters and logits it chooses equal tokens. size must be the result of
  llama_sieve_state_size when they were saved. The state includes the random stream, independently
- of the parameters' seed; llama_sieve_reset returns to that seed. Stages set by
+ of the parameters' seed. llama_sieve_reset returns to that seed. Stages set by
  llama_sieve_set_stages are not saved: set them first.
 
- With options 0 the sieve keeps its parameters; a smaller penalty_last_n keeps the newest
+ With options 0 the sieve keeps its parameters. A smaller penalty_last_n keeps the newest
  tokens. With LLAMA_SIEVE_STATE_PARAMS the saved parameters are restored, including biases and
  generator, so that a sieve with any parameters continues exactly like the one that saved them.
 
@@ -1582,7 +1588,7 @@ int llama_sieve_state_load_with(struct llama_sieve *sieve,
 /*
  Writes the n most probable tokens in descending order to out, with their probabilities over
  the whole vocabulary: for servers that report log-probabilities. It takes one pass over the
- logits, and a sort of n.
+ logits, and a sort of n tokens.
 
  Returns the number of tokens written: n, or fewer if fewer tokens have a probability above 0;
  or a negative error: out or logits NULL, n < 0, n_vocab <= 0, no logit above minus
@@ -1597,8 +1603,8 @@ int llama_sieve_top_candidates(const float *logits,
                                struct llama_token_data *out);
 
 /*
- Returns the token with the largest logit, the first of equals, without bias or penalties. Needs
- no object. Errors are as for llama_sieve_sample.
+ Returns the token with the largest logit, the first one if several are equal, without bias or
+ penalties. Needs no object. Errors are as for llama_sieve_sample.
 
  The caller guarantees:
  logits is NULL or n_vocab floats.
@@ -1608,8 +1614,8 @@ int32_t llama_sieve_greedy(const float *logits, int32_t n_vocab);
 /* -------------------------------------------------------------------------------------------------
  * 5. Token tries
  *
- * A constraint for the host's chain: what follows is one value of a set. The tokens of a value are
- * a span. A sampler is made with a set, or as a slot whose set comes later and may be exchanged.
+ * A constraint for the host's chain: the next tokens are one value of a set. The tokens of a value
+ * are a span. A sampler is made with a set, or as a slot, whose set comes later and can be replaced.
  * ---------------------------------------------------------------------------------------------- */
 
 /*
@@ -1638,12 +1644,12 @@ int32_t llama_sieve_greedy(const float *logits, int32_t n_vocab);
 #define LLAMA_SIEVE_TRIE_RESET_IDLE 512
 
 /*
- The most tokens of one value of a token trie: a span has no more. A payload with a longer value
- is refused.
+ The maximum number of tokens of one value of a token trie: a span has no more. A payload with a
+ longer value is refused.
  */
 #define LLAMA_SIEVE_TRIE_SPAN_LIMIT 500
 
-/* The most bytes of a payload. */
+/* The maximum number of bytes of a payload. */
 #define LLAMA_SIEVE_TRIE_MAX_PAYLOAD 268435456
 
 /*
@@ -1654,8 +1660,9 @@ int32_t llama_sieve_greedy(const float *logits, int32_t n_vocab);
  [{"name": s, "tokens": [id, ...]}, ...], "terminators": [id, ...]}, ...]}, where modelId and
  terminators are optional. mode is LLAMA_SIEVE_TRIE_GREEDY or LLAMA_SIEVE_TRIE_SAMPLED, into
  which LLAMA_SIEVE_TRIE_COMPACT and LLAMA_SIEVE_TRIE_RESET_IDLE may be or-ed. The constraint is
- active at once, at the first descriptor; docs/token-trie.md describes its effect and its
- position in a chain (before samplers that truncate). It can be set again like a slot.
+ active at once, at the first descriptor. Docs/token-trie.md describes its effect and its
+ position in a chain (before samplers that truncate). llama_sieve_trie_set can replace it, as in
+ a slot.
 
  Returns NULL, and llama_sieve_last_error says why and where, for a payload that is invalid, has
  no leaf with tokens, or has more than LLAMA_SIEVE_TRIE_MAX_PAYLOAD bytes, a value of more than
@@ -1742,9 +1749,9 @@ const char *llama_sieve_trie_leaf(const struct llama_sampler *smpl);
 size_t llama_sieve_trie_forced(const struct llama_sampler *smpl, int32_t *out, size_t cap);
 
 /*
- Writes the tokens that may follow here to out in ascending order, but at most cap. Returns
- their number, which may be larger. Returns 0 if nothing is constrained and, with an error, if
- out is not aligned or cap is too large.
+ Writes the tokens that may follow to out in ascending order, but at most cap. Returns their
+ number, which may be larger. Returns 0 if nothing is constrained and, with an error, if out is
+ not aligned or cap is too large.
 
  Where one value ends and longer ones continue, these are the tokens that continue them, and the
  descriptor's terminators. Without terminators any other token may also follow, and completes the
@@ -1756,8 +1763,8 @@ size_t llama_sieve_trie_forced(const struct llama_sampler *smpl, int32_t *out, s
 size_t llama_sieve_trie_allowed(const struct llama_sampler *smpl, int32_t *out, size_t cap);
 
 /*
- The most bytes that the tries of the cache and their payloads occupy together. A larger trie is
- not cached.
+ The maximum number of bytes that the tries of the cache and their payloads occupy together. A
+ larger trie is not cached.
  */
 #define LLAMA_SIEVE_TRIE_CACHE_BYTES 16777216
 
@@ -1779,8 +1786,8 @@ typedef struct llama_sieve_cache_stats {
 } llama_sieve_cache_stats;
 
 /*
- Writes the counters of the process-wide cache of token tries. It is a shorter form of
- llama_sieve_trie_get_stats, whose struct is frozen. Does nothing if out is NULL or misaligned.
+ Writes the counters of the process-wide cache of token tries. The struct is frozen.
+ llama_sieve_trie_get_stats has more counters. Does nothing if out is NULL or misaligned.
 
  The caller guarantees:
  out is NULL or writable.
@@ -1788,7 +1795,7 @@ typedef struct llama_sieve_cache_stats {
 void llama_sieve_trie_cache_stats(struct llama_sieve_cache_stats *out);
 
 /*
- All counters of the cache of token tries. The caller sets struct_size; later versions may add
+ All counters of the cache of token tries. The caller sets struct_size. Later versions may add
  members at the end, and callers without them still work.
  */
 typedef struct llama_sieve_trie_stats {
@@ -1834,7 +1841,7 @@ int llama_sieve_trie_get_stats(struct llama_sieve_trie_stats *out);
  rebound. May be called from any thread.
 
  The eliza_inference_* names are for hosts whose callers hold only a stream's handle, as
- elizaOS's local inference does through bun:ffi; all others use llama_sieve_trie_set and _clear.
+ elizaOS's local inference does through bun:ffi. All others use llama_sieve_trie_set and _clear.
 
  Returns LLAMA_SIEVE_OK; LLAMA_SIEVE_ERROR_NULL for a NULL handle; LLAMA_SIEVE_ERROR_NOT_FOUND if
  a handle to be removed is unknown; LLAMA_SIEVE_ERROR_INVALID if slot is not a token trie
@@ -1846,9 +1853,9 @@ int llama_sieve_trie_get_stats(struct llama_sieve_trie_stats *out);
 int eliza_inference_bind_token_trie(void *handle, struct llama_sampler *slot);
 
 /*
- Sets the constraint of the token trie sampler that is bound to handle, as llama_sieve_trie_set
- does. A failure is logged and kept for llama_sieve_last_error; the constraint is then unchanged.
- May be called from any thread, even while the sampler runs.
+ Sets the constraint of the token trie sampler that is bound to handle, like
+ llama_sieve_trie_set. A failure is logged and kept for llama_sieve_last_error. The constraint is
+ then unchanged. May be called from any thread, even while the sampler runs.
 
  The caller guarantees:
  json is NULL or len bytes.
@@ -1861,13 +1868,13 @@ void eliza_inference_set_token_trie(void *handle, const char *json, size_t len, 
  */
 void eliza_inference_clear_token_trie(void *handle);
 
-/* The most strings of a token trie of strings. */
+/* The maximum number of strings of a token trie of strings. */
 #define LLAMA_SIEVE_TRIE_MAX_STRINGS 1048576
 
 /*
- The most bytes of one such string, and of a token's text in a grammar or a tag. Tokenizers of a
- host that split a text with std::regex recurse for each of its characters: 512 KiB of stack are
- enough.
+ The maximum number of bytes of one such string, and of a token's text in a grammar or a tag.
+ Tokenizers of a host that split a text with std::regex recurse for each of its characters: 512
+ KiB of stack are enough.
  */
 #define LLAMA_SIEVE_TRIE_MAX_STRING_BYTES 1024
 
@@ -1881,7 +1888,7 @@ void eliza_inference_clear_token_trie(void *handle);
  or strings is NULL; if n is 0 or beyond LLAMA_SIEVE_TRIE_MAX_STRINGS; if a string is NULL,
  empty, not UTF-8, or longer than LLAMA_SIEVE_TRIE_MAX_STRING_BYTES bytes or
  LLAMA_SIEVE_TRIE_SPAN_LIMIT tokens; for an unknown mode; or without a host. Exceptions of the
- host's tokenizer pass through; it may take 512 KiB of stack. For longer values, pass their
+ host's tokenizer pass through. It may take 512 KiB of stack. For longer values, pass their
  tokens in such a payload.
 
  The caller guarantees:
@@ -1902,53 +1909,57 @@ struct llama_sampler *llama_sieve_init_trie_strings(const struct llama_vocab *vo
  * ---------------------------------------------------------------------------------------------- */
 
 /*
- The most vocabularies whose data is kept. One more replaces the oldest, so a program that cycles
- through more never finds a kept one.
+ The maximum number of vocabularies whose data is kept. One more replaces the oldest, so a
+ program that cycles through more vocabularies never finds kept data.
  */
 #define LLAMA_SIEVE_MAX_VOCABULARIES 8
 
-/* The most bytes of a grammar's text. */
+/* The maximum number of bytes of a grammar's text. */
 #define LLAMA_SIEVE_GRAMMAR_MAX_TEXT 8388608
 
-/* The most elements of a grammar's rules. The content of a counted repetition counts once. */
+/*
+ The maximum number of elements of a grammar's rules. The content of a counted repetition counts
+ once.
+ */
 #define LLAMA_SIEVE_GRAMMAR_MAX_ELEMENTS 4194304
 
-/* The most rules of a grammar, those that groups and repetitions make included. */
+/* The maximum number of rules of a grammar, those that groups and repetitions make included. */
 #define LLAMA_SIEVE_GRAMMAR_MAX_RULES 1048576
 
 /*
- The most repetitions of one {m,n}. llama.cpp allows 2,000, and as many rules from nested
- repetitions. A text that it accepts means the same here. A text that it refuses for their number
- is read here with numbers up to this limit, whatever their product.
+ The maximum number of repetitions in one {m,n}. llama.cpp allows 2,000, and as many rules from
+ nested repetitions. A text that llama.cpp accepts has the same meaning in this library. A text
+ that llama.cpp refuses because of these limits may have numbers up to this one, whatever their
+ product.
  */
 #define LLAMA_SIEVE_GRAMMAR_MAX_REPETITIONS 1000000
 
-/* The most stacks of rules that one character may pass through. */
+/* The maximum number of stacks of rules that one character may pass through. */
 #define LLAMA_SIEVE_GRAMMAR_MAX_STACKS 262144
 
 /*
- The most elements that all stacks of rules together may have below their tops, shared ones
- counted once. A rule that continues after a reference adds one, so this bounds how deep, or in
- how many ways, a text may nest.
+ The maximum number of elements that all stacks of rules together may have below their tops,
+ shared ones counted once. A rule that continues after a reference adds one, so this bounds how
+ deep, or in how many ways, a text may nest.
  */
 #define LLAMA_SIEVE_GRAMMAR_MAX_STACK 32768
 
 /*
- Makes a sampler that allows only tokens that keep the text within a grammar in GBNF, llama.cpp's
- notation.
+ Makes a sampler that allows only tokens after which the text can still become a sentence of a
+ grammar in GBNF, llama.cpp's notation.
 
  grammar_root names the rule that a whole text follows. vocab must outlive this call. An
  empty or NULL grammar_str gives a sampler that does nothing. Returns NULL if the grammar
  cannot be read or exceeds one of LLAMA_SIEVE_GRAMMAR_MAX_*, and llama_sieve_last_error says what
  was expected in which line and column; also if vocab or grammar_root is NULL. The host's
- tokenizer determines the token of an element <text>; an exception that it throws passes
+ tokenizer determines the token of an element <text>. An exception that it throws passes
  through, and it may take 512 KiB of stack.
 
  After a token that the grammar does not allow, and that is a text (UTF-8 that does not begin
  with NUL), the constraint is dead: only tokens that end the generation are allowed until
- llama_sampler_reset, and one message says so. In an array of several without one of these, one
- replaces the first; in an array of one the token stays, with minus infinity. See
- docs/grammar.md.
+ llama_sampler_reset, and one message says so. If an array of several candidates has none of
+ these tokens, one of them replaces the first candidate. In an array of one candidate, the
+ candidate stays, with minus infinity. See docs/grammar.md.
 
  The caller guarantees:
  vocab is NULL or a vocabulary of the host; the strings are NULL or C strings.
@@ -1957,13 +1968,15 @@ struct llama_sampler *llama_sieve_init_grammar(const struct llama_vocab *vocab,
                                                const char *grammar_str,
                                                const char *grammar_root);
 
-/* The most words of a bitmap of tokens, with one bit for every possible token number. */
+/*
+ The maximum number of words of a bitmap of tokens, with one bit for every possible token number.
+ */
 #define LLAMA_SIEVE_GRAMMAR_MAX_MASK_WORDS 67108864
 
 /*
  Writes the tokens that a grammar allows now as a bitmap: bit t % 32 of word t / 32 is set if
- token t is allowed. Writes the first n_words words to bits; words after the vocabulary's
- last are 0. Returns the total number of allowed tokens; if the grammar is empty, and while a
+ token t is allowed. Writes the first n_words words to bits. Words after the vocabulary's
+ last are 0. Returns the total number of allowed tokens. If the grammar is empty, and while a
  lazy one waits, all are. Returns 0, with an error and nothing written, if the sampler is NULL or
  not a grammar, if bits is not aligned, or if n_words is above
  LLAMA_SIEVE_GRAMMAR_MAX_MASK_WORDS. If bits is NULL, nothing is written, and n_words is
@@ -1975,7 +1988,7 @@ struct llama_sampler *llama_sieve_init_grammar(const struct llama_vocab *vocab,
 size_t llama_sieve_grammar_mask(const struct llama_sampler *smpl, uint32_t *bits, size_t n_words);
 
 /*
- True if the text so far is a whole sentence of the grammar, so that the generation may end. An
+ True if the text so far is a complete sentence of the grammar, and the generation may end. An
  unfinished character at the end of the last token does not count, as in llama.cpp. False if the
  grammar is empty, while a lazy one waits, and, with an error, for NULL and for other samplers.
  May be called from any thread.
@@ -1995,7 +2008,7 @@ bool llama_sieve_grammar_is_complete(const struct llama_sampler *smpl);
  */
 int llama_sieve_grammar_error(const struct llama_sampler *smpl);
 
-/* The most bytes that the grammars of the cache occupy together. */
+/* The maximum number of bytes that the grammars of the cache occupy together. */
 #define LLAMA_SIEVE_GRAMMAR_CACHE_BYTES 134217728
 
 /*
@@ -2019,7 +2032,7 @@ void llama_sieve_grammar_cache_stats(struct llama_sieve_cache_stats *out);
  */
 void llama_sieve_vocab_forget(const struct llama_vocab *vocab);
 
-/* The most tokens that llama_sieve_grammar_rollback takes back. */
+/* The maximum number of tokens that llama_sieve_grammar_rollback takes back. */
 #define LLAMA_SIEVE_GRAMMAR_MAX_ROLLBACK 1024
 
 /*
@@ -2029,11 +2042,11 @@ void llama_sieve_vocab_forget(const struct llama_vocab *vocab);
 
  The last LLAMA_SIEVE_GRAMMAR_MAX_ROLLBACK tokens that were accepted since the sampler was made,
  reset, or cloned can be taken back; fewer if their states take more than 4 MiB, which no common
- grammar needs. While a lazy grammar waits, those before a clone can be, too. For more, and after
- an internal error, returns LLAMA_SIEVE_ERROR_SIZE, and nothing changes; for NULL and other
- samplers, another LLAMA_SIEVE_ERROR_*. Only the grammar is changed: the caller must rewind the
- other samplers of a chain and the context's memory. Does nothing for an empty grammar, which
- constrains nothing.
+ grammar needs. While a lazy grammar waits, tokens accepted before a clone can be taken back as
+ well. For more, and after an internal error, returns LLAMA_SIEVE_ERROR_SIZE, and nothing
+ changes. For NULL and other samplers, another LLAMA_SIEVE_ERROR_*. Only the grammar is changed:
+ the caller must rewind the other samplers of a chain and the context's memory. Does nothing for
+ an empty grammar, which constrains nothing.
 
  The caller guarantees:
  smpl is NULL or a live sampler.
@@ -2041,9 +2054,9 @@ void llama_sieve_vocab_forget(const struct llama_vocab *vocab);
 int llama_sieve_grammar_rollback(struct llama_sampler *smpl, size_t n_tokens);
 
 /*
- The most steps that a grammar may take for one token, one array or one mask; the text that is
- read when a lazy grammar begins counts as one token. Allocating 8 bytes is a step. Cached
- results count as if they were computed.
+ The maximum number of steps that a grammar may take for one token, one array or one mask. The
+ text that is read when a lazy grammar begins counts as one token. Allocating 8 bytes is a step.
+ Cached results count as if they were computed.
  */
 #define LLAMA_SIEVE_GRAMMAR_MAX_STEPS 8388608
 
@@ -2051,9 +2064,9 @@ int llama_sieve_grammar_rollback(struct llama_sampler *smpl, size_t n_tokens);
  Returns how many tokens of a draft a grammar allows after the text so far, one after the other:
  the index of the first that is not allowed, or n. Changes nothing.
 
- A lazy grammar that waits allows every token until its trigger is found among them; a token that
- ends the generation is allowed where the text is complete. The whole draft may take
- LLAMA_SIEVE_GRAMMAR_MAX_STEPS, as one token may; tokens beyond that count as not allowed.
+ A lazy grammar that waits allows every token until its trigger is found in the draft. A token
+ that ends the generation is allowed where the text is complete. The whole draft may take
+ LLAMA_SIEVE_GRAMMAR_MAX_STEPS, as one token may. Tokens beyond that count as not allowed.
  Returns 0 if the constraint is dead, and, with an error, for NULL, for other samplers, and if
  tokens cannot have n elements. May be called from any thread.
 
@@ -2065,8 +2078,8 @@ size_t llama_sieve_grammar_accepts(const struct llama_sampler *smpl,
                                    size_t n);
 
 /*
- The most bytes that llama_sieve_grammar_forced returns, not counting the rest of the last
- character.
+ The maximum number of bytes that llama_sieve_grammar_forced returns, not counting the rest of
+ the last character.
  */
 #define LLAMA_SIEVE_GRAMMAR_MAX_FORCED 65536
 
@@ -2093,9 +2106,9 @@ size_t llama_sieve_grammar_forced(const struct llama_sampler *smpl, char *bytes,
  Makes a grammar sampler that allows everything until one of the words occurs in the text, or one
  of the tokens is accepted. The grammar then begins with that word, or with that token.
 
- It replaces llama.cpp's deprecated constructor, which makes one pattern of all words; it
- otherwise works as llama_sieve_init_grammar_lazy_patterns. If trigger_words is NULL, there are
- none, and their number is ignored.
+ The function replaces llama.cpp's deprecated constructor, which makes one pattern of all words.
+ Otherwise it works like llama_sieve_init_grammar_lazy_patterns. If trigger_words is NULL,
+ there are no words, and their number is ignored.
 
  The caller guarantees:
  As for llama_sieve_init_grammar; the words are NULL or as many C strings, the tokens NULL or
@@ -2109,37 +2122,39 @@ struct llama_sampler *llama_sieve_init_grammar_lazy(const struct llama_vocab *vo
                                                     const int32_t *trigger_tokens,
                                                     size_t num_trigger_tokens);
 
-/* The most bytes of all trigger words, or of all trigger patterns, of a lazy grammar. */
+/*
+ The maximum number of bytes of all trigger words, or of all trigger patterns, of a lazy grammar.
+ */
 #define LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_TEXT 1048576
 
 /*
- The most states of all trigger patterns, repetitions written out. (std::regex allows 100000 for
- one.) It is also the limit for the number of words or patterns.
+ The maximum number of states of all trigger patterns, repetitions written out. (std::regex
+ allows 100000 for one.) It is also the limit for the number of words or patterns.
  */
 #define LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_STATES 262144
 
-/* The deepest nesting of parentheses in a trigger pattern. */
+/* The maximum nesting depth of parentheses in a trigger pattern. */
 #define LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_DEPTH 100
 
 /*
- The most steps that one token may take while its grammar waits for a trigger, for all patterns
- together.
+ The maximum number of steps that one token may take while its grammar waits for a trigger, for
+ all patterns together.
  */
 #define LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_STEPS 4194304
 
 /*
- The most bytes of trigger patterns that are cached for later grammars, with the states that may
- be added while texts are read.
+ The maximum number of bytes of trigger patterns that are cached for later grammars, with the
+ states that may be added while texts are read.
  */
 #define LLAMA_SIEVE_GRAMMAR_TRIGGER_CACHE_BYTES 33554432
 
-/* The most sets of trigger patterns that are cached. */
+/* The maximum number of sets of trigger patterns that are cached. */
 #define LLAMA_SIEVE_GRAMMAR_TRIGGER_CACHE_SETS 64
 
-/* The most trigger tokens of a lazy grammar. */
+/* The maximum number of trigger tokens of a lazy grammar. */
 #define LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_TOKENS 1048576
 
-/* The most bytes of a text in which a lazy grammar waits for its trigger. */
+/* The maximum number of bytes of a text in which a lazy grammar waits for its trigger. */
 #define LLAMA_SIEVE_GRAMMAR_MAX_WAITING_TEXT 268435456
 
 /*
@@ -2147,10 +2162,10 @@ struct llama_sampler *llama_sieve_init_grammar_lazy(const struct llama_vocab *vo
  accepted text, or one of the tokens is accepted.
 
  With a token, the grammar begins with it. With a pattern, it begins at the first group that is
- not empty, or otherwise where the match begins; it reads the text from there, even from within a
- token. Patterns are tried in the order given, in the notation of std::regex (ECMAScript, on
- bytes, in the C locale); one that begins with ^ and ends with $ is first matched against the
- whole text.
+ not empty, or otherwise where the match begins. It reads the text from there, even from within a
+ token. Patterns are tried in the order given. Their syntax is that of std::regex (ECMAScript, on
+ bytes, in the C locale). A pattern that begins with ^ and ends with $ is first matched against
+ the whole text.
 
  Returns NULL, and llama_sieve_last_error says why, if llama_sieve_init_grammar would, if a
  pattern is NULL or not a regular expression, if a list is NULL although its number is not 0, and
@@ -2172,18 +2187,18 @@ struct llama_sampler *llama_sieve_init_grammar_lazy_patterns(const struct llama_
                                                              const int32_t *trigger_tokens,
                                                              size_t num_trigger_tokens);
 
-/* The most bytes of a regular expression. */
+/* The maximum number of bytes of a regular expression. */
 #define LLAMA_SIEVE_PATTERN_MAX_TEXT 32768
 
 /*
- The deepest nesting of a regular expression: each group, repetition, sequence and list of
+ The maximum nesting depth of a regular expression: each group, repetition, sequence and list of
  alternatives within another is a level.
  */
 #define LLAMA_SIEVE_PATTERN_MAX_DEPTH 128
 
 /*
- The most classes of characters that a regular expression may name, such as \w and \p{Greek},
- ranges in brackets included.
+ The maximum number of classes of characters that a regular expression may name, such as \w and
+ \p{Greek}, ranges in brackets included.
  */
 #define LLAMA_SIEVE_PATTERN_MAX_CLASSES 4096
 
@@ -2193,7 +2208,7 @@ struct llama_sampler *llama_sieve_init_grammar_lazy_patterns(const struct llama_
 
  The syntax is that of the crate regex: Unicode classes, flags such as (?i), counts. Greedy and
  lazy repetitions match the same texts, and groups capture nothing. The whole text must match,
- with ^ and $ or without; an anchor elsewhere, a word boundary (\b), the beginning or end of a
+ with ^ and $ or without. An anchor elsewhere, a word boundary (\b), the beginning or end of a
  line ((?m)^), look-ahead, look-behind and back references are refused by name. Texts are UTF-8:
  a pattern of other bytes is refused. flags is 0.
 
@@ -2210,7 +2225,10 @@ struct llama_sampler *llama_sieve_init_regex(const struct llama_vocab *vocab,
                                              const char *pattern,
                                              uint32_t flags);
 
-/* The most strings of a choice. Together they may have LLAMA_SIEVE_GRAMMAR_MAX_TEXT bytes. */
+/*
+ The maximum number of strings of a choice. Together they may have LLAMA_SIEVE_GRAMMAR_MAX_TEXT
+ bytes.
+ */
 #define LLAMA_SIEVE_CHOICE_MAX_VALUES 1048576
 
 /*
@@ -2218,7 +2236,7 @@ struct llama_sampler *llama_sieve_init_regex(const struct llama_vocab *vocab,
  one of n strings. Thousands of them cost no more than a few.
 
  Any tokens may spell a string, whereas a token trie (llama_sieve_init_trie_strings) uses the
- tokens from the tokenizer, and reports the chosen value; docs/token-trie.md compares the two.
+ tokens from the tokenizer, and reports the chosen value. Docs/token-trie.md compares the two.
 
  The sampler is a grammar, like that of llama_sieve_init_regex. Returns NULL, and
  llama_sieve_last_error names the value, if vocab, values or one of them is NULL, one is not
@@ -2244,8 +2262,8 @@ struct llama_sampler *llama_sieve_init_choice(const struct llama_vocab *vocab,
 #define LLAMA_SIEVE_JSON_COMPACT 2
 
 /*
- A flag: objects that name properties have no others unless the schema mentions these, as if
- "additionalProperties" were false.
+ A flag: objects whose properties the schema names have no other ones, unless the schema mentions
+ these, as if "additionalProperties" were false.
  */
 #define LLAMA_SIEVE_JSON_CLOSED 4
 
@@ -2258,61 +2276,61 @@ struct llama_sampler *llama_sieve_init_choice(const struct llama_vocab *vocab,
  */
 #define LLAMA_SIEVE_JSON_LENIENT 16
 
-/* The most bytes of a JSON Schema. */
+/* The maximum number of bytes of a JSON Schema. */
 #define LLAMA_SIEVE_JSON_MAX_TEXT 8388608
 
-/* The deepest nesting of a JSON Schema's text. */
+/* The maximum nesting depth of a JSON Schema's text. */
 #define LLAMA_SIEVE_JSON_MAX_DEPTH 128
 
-/* The most JSON values in a JSON Schema. */
+/* The maximum number of JSON values in a JSON Schema. */
 #define LLAMA_SIEVE_JSON_MAX_VALUES 1048576
 
 /* The longest chain of schemas for one value, by "$ref", "allOf" and similar keywords. */
 #define LLAMA_SIEVE_JSON_MAX_CHAIN 100
 
-/* The most different combinations of a JSON Schema's subschemas. */
+/* The maximum number of different combinations of a JSON Schema's subschemas. */
 #define LLAMA_SIEVE_JSON_MAX_COMBINATIONS 65536
 
-/* The most alternatives for one value: the product of "anyOf" and similar keywords. */
+/* The maximum number of alternatives for one value: the product of "anyOf" and similar keywords. */
 #define LLAMA_SIEVE_JSON_MAX_WAYS 1024
 
-/* The most elements of the grammar that a JSON Schema becomes. */
+/* The maximum number of elements of the grammar that a JSON Schema becomes. */
 #define LLAMA_SIEVE_JSON_MAX_ELEMENTS 1048576
 
 /*
- The most steps that compiling a JSON Schema to a grammar may take: combining its keywords, and
- building the automata of its patterns, names and numbers.
+ The maximum number of steps that compiling a JSON Schema to a grammar may take: combining its
+ keywords, and building the automata of its patterns, names and numbers.
  */
 #define LLAMA_SIEVE_JSON_MAX_STEPS 33554432
 
-/* The most characters of white space in a row. */
+/* The maximum number of characters of white space in a row. */
 #define LLAMA_SIEVE_JSON_MAX_SPACE 64
 
 /*
- The most states of one automaton: of a pattern, of names, of a number, or of an intersection of
- these.
+ The maximum number of states of one automaton: of a pattern, of names, of a number, or of an
+ intersection of these.
  */
 #define LLAMA_SIEVE_JSON_MAX_STATES 16384
 
-/* The most parts of a pattern, repetitions written out. */
+/* The maximum number of parts of a pattern, repetitions written out. */
 #define LLAMA_SIEVE_JSON_MAX_PATTERN 16384
 
-/* The deepest nesting of groups in a pattern. */
+/* The maximum nesting depth of groups in a pattern. */
 #define LLAMA_SIEVE_JSON_MAX_GROUPS 100
 
 /*
  Makes a sampler that lets through only tokens with which the text is, or can still become, JSON
  that is valid against a JSON Schema.
 
- Drafts 4, 6, 7, 2019-09 and 2020-12, by "$schema"; without it the last. flags are
- LLAMA_SIEVE_JSON_*, 0 for the standard's language. Properties come in the order in which the
- schema names them, or the required ones come first, in the order in which it lists them, and
- then others. Between the parts of the JSON there may be up to LLAMA_SIEVE_JSON_MAX_SPACE
- characters of white space. No text is accepted that the schema does not allow: a keyword that
- cannot be enforced is refused. LLAMA_SIEVE_JSON_LLAMA_CPP is another language, which does not
- enforce everything. A schema whose parts nest, or refer to each other in a row, or whose
- patterns have nested groups, may take 512 KiB of stack. See docs/json-schema.md for each
- keyword.
+ The drafts 4, 6, 7, 2019-09 and 2020-12 are supported. "$schema" selects one; without it the
+ last one applies. flags are LLAMA_SIEVE_JSON_*, 0 for the standard's language. Properties come
+ in the order in which the schema names them, or the required ones come first, in the order in
+ which it lists them, and then others. Between the parts of the JSON there may be up to
+ LLAMA_SIEVE_JSON_MAX_SPACE characters of white space. No text is accepted that the schema does
+ not allow: a keyword that cannot be enforced is refused. LLAMA_SIEVE_JSON_LLAMA_CPP selects
+ another language, which does not enforce everything. A schema whose parts nest, or refer to each
+ other in a row, or whose patterns have nested groups, may take 512 KiB of stack. See
+ docs/json-schema.md for each keyword.
 
  The sampler is a grammar: except for the notation it behaves as that of
  llama_sieve_init_grammar, llama_sieve_grammar_mask and the like accept it, and the
@@ -2331,7 +2349,7 @@ struct llama_sampler *llama_sieve_init_json_schema(const struct llama_vocab *voc
 /*
  Writes the grammar of a JSON Schema's texts in GBNF, with the rule root: for a host that takes a
  grammar, such as llama-server's "grammar". Returns its size in bytes, with a final NUL, and
- writes it to out if cap is at least that; otherwise writes nothing, so that out may be
+ writes it to out if cap is at least that size. Otherwise it writes nothing, so out may be
  NULL to query the size.
 
  The language is that of llama_sieve_init_json_schema with the same flags. llama.cpp's own
@@ -2344,13 +2362,16 @@ struct llama_sampler *llama_sieve_init_json_schema(const struct llama_vocab *voc
  */
 size_t llama_sieve_json_schema_to_gbnf(const char *schema, uint32_t flags, char *out, size_t cap);
 
-/* The most tags of a description. */
+/* The maximum number of tags of a description. */
 #define LLAMA_SIEVE_TAGS_MAX 4096
 
-/* The most bytes of a begin or end tag. */
+/* The maximum number of bytes of a begin or end tag. */
 #define LLAMA_SIEVE_TAGS_MAX_BYTES 1024
 
-/* The most bytes of all begin and end tags together; those that are tokens do not count. */
+/*
+ The maximum number of bytes of all begin and end tags together; those that are tokens do not
+ count.
+ */
 #define LLAMA_SIEVE_TAGS_MAX_TEXT 131072
 
 /*
@@ -2364,18 +2385,18 @@ size_t llama_sieve_json_schema_to_gbnf(const char *schema, uint32_t flags, char 
    "required": false, "once": false}
 
  "begin" and "end" are texts, spelled by any tokens, or tokens by number or text, which are then
- never read as characters; without "end" a span ends with its content. The content is one of
+ never read as characters. Without "end" a span ends with its content. The content is one of
  "json_schema", as for llama_sieve_init_json_schema without flags, "regex", as for
  llama_sieve_init_regex, and "grammar", GBNF with the rule root and without !<...>. With
- "required" the text may end only after a span, with "once" it ends there. Free text contains no
- begin tag; none may contain another. flags is 0. See docs/grammar.md.
+ "required" the text may end only after a span; with "once" it ends after the first span. Free
+ text contains no begin tag. None may contain another. flags is 0. See docs/grammar.md.
 
  The sampler is a grammar, like that of llama_sieve_init_regex. Returns NULL, and
  llama_sieve_last_error names the tag and what is wrong with it, if the description cannot be
  read, is beyond LLAMA_SIEVE_TAGS_MAX, LLAMA_SIEVE_TAGS_MAX_*, LLAMA_SIEVE_JSON_MAX_*,
  LLAMA_SIEVE_PATTERN_MAX_* or LLAMA_SIEVE_GRAMMAR_MAX_*, if vocab or json is NULL, or a bit
  of flags is set. Classes of patterns and steps of schemas count for all tags together. The
- host's tokenizer finds tokens by their texts; its exceptions pass through, and it may take 512
+ host's tokenizer finds tokens by their texts. Its exceptions pass through, and it may take 512
  KiB of stack.
 
  The caller guarantees:
@@ -2388,8 +2409,8 @@ struct llama_sampler *llama_sieve_init_tags(const struct llama_vocab *vocab,
 /* -------------------------------------------------------------------------------------------------
  * 7. Metrics
  *
- * They measure how certain a model is, from its raw logits or from the candidates that filters
- * left. They need no llama.cpp and no other object.
+ * These functions measure how certain a model is, from its raw logits or from the candidates that
+ * filters left. They need no llama.cpp and no other object.
  * ---------------------------------------------------------------------------------------------- */
 
 /*
@@ -2397,7 +2418,7 @@ struct llama_sampler *llama_sieve_init_tags(const struct llama_vocab *vocab,
  the logarithm of n.
 
  The result is in nats for base 0, and in bits for base 2. The relative error is below 1e-6,
- whatever offset all logits share. Tokens with NaN or minus infinity have no probability; plus
+ whatever offset all logits share. Tokens with NaN or minus infinity have no probability. Plus
  infinity takes all of it (the first one, if there are several). Returns NaN, with an error, if
  logits is NULL, n <= 0, base is another number, or no token has a probability. It takes
  one pass over the logits, and may be called from any thread.
@@ -2456,7 +2477,7 @@ typedef struct llama_sieve_ppl llama_sieve_ppl;
 struct llama_sieve_ppl *llama_sieve_ppl_new(void);
 
 /*
- Adds the surprisal of one token, in nats. NaN is an error and not added; plus infinity makes the
+ Adds the surprisal of one token, in nats. NaN is an error and not added. Plus infinity makes the
  perplexity infinite.
 
  The caller guarantees:
@@ -2510,13 +2531,13 @@ void llama_sieve_ppl_free(struct llama_sieve_ppl *ppl);
  * 8. The host
  *
  * The llama.cpp of the process, which the library finds by itself. These functions are for programs
- * that have several, or that want to know whether its samplers equal those of this library.
+ * that have several, or that must know whether the host's samplers equal those of this library.
  * ---------------------------------------------------------------------------------------------- */
 
 /*
  Returns the arithmetic of the bound host where builds of llama.cpp differ, in the notation of
  LLAMA_SIEVE_PROFILE: "sort=libstdc++ one-candidate-draw=dist libm=process fusion=none". The
- profile is found once, by running the host's samplers; without a host it is that of a build with
+ profile is found once, by running the host's samplers. Without a host it is that of a build with
  libstdc++ and without fused operations. Returns "" after an internal error. Never NULL; valid
  until this thread calls this function again. An exception that the host throws passes through.
  */
@@ -2543,18 +2564,18 @@ int llama_sieve_bind_host(void *dl_handle);
  preload library, libllama_sieve_preload.so, or llama_sieve_preload.dll on Windows. It is
  loaded from the folder of this library if it is not yet in the process. The same samplers are
  replaced, after the same comparisons and with the same environment variables, as under
- LD_PRELOAD (docs/preload.md). On Windows the host's own sampling function calls these samplers;
- it is not replaced by one that samples straight from the logits.
+ LD_PRELOAD (docs/preload.md). On Windows the host's own sampling function calls these samplers.
+ It is not replaced by one that samples straight from the logits.
 
- flags is 0. Existing samplers stay as they are; new ones are this library's. For libraries
- that are loaded later, call it again: it adds their imports and leaves the others unchanged. It
- does not affect function pointers that a program has got in another way, such as by dlsym or
- GetProcAddress (Python's ctypes), or has kept from before; imports by a number instead of a
- name; or a llama.cpp that is linked into the program. If several llama.cpps are loaded, it uses
- the first.
+ flags is 0. Existing samplers stay as they are. New ones are this library's. For libraries
+ that are loaded later, call the function again: it adds their imports and leaves the others
+ unchanged. It does not affect function pointers that a program has got in another way, such as
+ by dlsym or GetProcAddress (Python's ctypes), or has kept from before; imports by a number
+ instead of a name; or a llama.cpp that is linked into the program. If several llama.cpps are
+ loaded, it uses the first.
 
  Returns the number of imports that this call has redirected; 0 if all already are, or if the
- preload library was loaded by LD_PRELOAD. LLAMA_SIEVE_ERROR_PARAMS for another flags;
+ preload library was loaded by LD_PRELOAD. LLAMA_SIEVE_ERROR_PARAMS for other flags;
  LLAMA_SIEVE_ERROR_NO_HOST if no llama.cpp is loaded as a shared library;
  LLAMA_SIEVE_ERROR_NOT_FOUND if the preload library cannot be loaded, and on every system but
  Linux with glibc or musl, on x86-64 and aarch64, and Windows on x86-64; LLAMA_SIEVE_ERROR_BUSY
@@ -2563,12 +2584,12 @@ int llama_sieve_bind_host(void *dl_handle);
  nothing has changed.
 
  May be called from any thread, even while others sample. The first call waits while another
- thread is inside dlopen; if several libraries have a function of these names, so does every
- call. The preload library stays loaded until the process ends. A forked child is attached as its
+ thread is inside dlopen. If several libraries have functions of these names, every call waits.
+ The preload library stays loaded until the process ends. A forked child is attached as its
  parent was. On Windows, no other thread may load a library that imports llama.cpp's functions
- during the call: Windows writes its table of imports until it is loaded. Source: the tables
- DT_JMPREL and DT_RELA of the ELF format; of the PE format the import and the delay-load import
- table.
+ during the call, since Windows writes that library's import table while it loads the library.
+ Source: the tables DT_JMPREL and DT_RELA in ELF, and the import and delay-load import tables in
+ PE.
  */
 int llama_sieve_attach(uint32_t flags);
 
@@ -2589,8 +2610,8 @@ int llama_sieve_attach(uint32_t flags);
 int llama_sieve_detach(void);
 
 /*
- Compares this library's sampler with the host's own of that name: the shorter form of
- llama_sieve_certify_build, for a build that is not known.
+ Compares this library's sampler with the host's own of the same name, like
+ llama_sieve_certify_build for an unknown build.
 
  The caller guarantees:
  sampler_name is NULL or a C string.
@@ -2636,7 +2657,7 @@ int llama_sieve_certify(const char *sampler_name);
  stays loaded.
 
  Arguments of constructors depend on the host's build. build is its number, which is used
- unless the host's exports rule it out; if it is 0 or less, the function tries to determine the
+ unless the host's exports rule it out. If it is 0 or less, the function tries to determine the
  build. The environment variable LLAMA_SIEVE_HOST has precedence.
 
  Returns LLAMA_SIEVE_OK if all results were equal, bit for bit; LLAMA_SIEVE_CERTIFY_* (above 0)

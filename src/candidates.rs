@@ -65,7 +65,7 @@ impl<'a> Candidates<'a> {
         self.selected
     }
 
-    /// Chooses a candidate by index, or none.
+    /// Chooses the candidate with this index; `None` chooses no candidate.
     pub fn select(&mut self, index: Option<usize>) {
         self.selected = index;
     }
@@ -145,8 +145,8 @@ impl<'a> Candidates<'a> {
         self.sorted = true;
     }
 
-    /// Sorts the candidates, unless they are sorted, and writes their probabilities as
-    /// [`softmax`](Self::softmax) does. `order` and `work` provide the buffers.
+    /// Sorts the candidates, unless they are sorted, and writes their probabilities like
+    /// [`softmax`](Self::softmax). `order` and `work` provide the buffers.
     ///
     /// Doing both at once writes each candidate once. The contents of `work` are then undefined.
     pub fn sort_with_softmax(&mut self, order: &mut HostOrder, work: &mut Workspace) {

@@ -90,7 +90,7 @@ impl Hasher for TokenHasher {
 const RESERVED: usize = 1024;
 
 impl History {
-    /// Returns a window of the last `capacity` tokens; 0 keeps none.
+    /// Returns a window of the last `capacity` tokens. With a capacity of 0 no token is kept.
     pub fn new(capacity: usize) -> Self {
         let mut history = Self {
             capacity,
@@ -163,7 +163,7 @@ impl History {
         self.owing = None;
     }
 
-    /// Changes the capacity. A smaller window keeps the newest tokens; enlarging it later does not
+    /// Changes the capacity. A smaller window keeps the newest tokens. Enlarging it later does not
     /// restore the others.
     pub fn resize(&mut self, capacity: usize) {
         (self.capacity, self.full) = (capacity, capacity);

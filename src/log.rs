@@ -85,7 +85,7 @@ thread_local! {
     static LEFT_OUT: Cell<usize> = const { Cell::new(0) };
 }
 
-/// A guard of a call into the library. While one exists, its thread's messages wait; dropping the
+/// A guard of a call into the library. While one exists, its thread's messages wait. Dropping the
 /// outermost one delivers them.
 pub struct Inside(());
 

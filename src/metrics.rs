@@ -1,8 +1,8 @@
 //! Metrics of the distribution of the next token: entropy, surprisal, rolling perplexity.
 //!
 //! There are two levels. *Model* metrics read the raw logits, before any filter. *Sampling* metrics
-//! read the candidates that the filters have left, from which the token is drawn. Nothing here
-//! changes a logit.
+//! read the candidates that the filters have left, from which the token is drawn. No function of
+//! this module changes a logit.
 //!
 //! Let m be the largest logit and d = x - m for each other logit x. Let Z be the sum of exp(d) and
 //! S the sum of -d exp(d) over these other logits. Then:
@@ -20,7 +20,7 @@
 //! times as much as a maximum alone. The last bits depend on the instruction set.
 //!
 //! NaN counts as minus infinity, which is a masked token of probability 0. A logit of plus infinity
-//! takes all the probability; if there are several, the first one does.
+//! takes all the probability. If there are several, the first one does.
 //!
 //! # Example
 //!
@@ -141,7 +141,7 @@ impl Summary {
         self.0.add(logits, maxima);
     }
 
-    /// Adds the next logits of a stream as [`add`](Self::add) does, but without the sum for the
+    /// Adds the next logits of a stream like [`add`](Self::add), but without the sum for the
     /// entropy.
     pub(crate) fn add_mass(&mut self, logits: Logits<'_>, maxima: &mut [f32]) {
         self.0.add_mass(logits, maxima);
@@ -277,7 +277,7 @@ pub fn surprisal(logits: &[f32], token: Token, base: Base) -> Option<f32> {
 }
 
 /// Returns the entropy of the distribution over `candidates`, computed from their logits. `None` if
-/// there is none, or if every one is masked.
+/// there is no candidate, or if every candidate is masked.
 pub fn candidates_entropy(candidates: &[TokenData], base: Base) -> Option<f32> {
     Some(base.of_nats(Summary::of_candidates(candidates).entropy()?))
 }

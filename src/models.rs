@@ -243,7 +243,7 @@ fn payload(token: Token) -> String {
 }
 
 /// Models one lookup by each of two threads in a cache of the given capacity. A lookup that has to
-/// make the trie takes the lock three times; two lookups per thread would have too many orders.
+/// make the trie takes the lock three times. Two lookups per thread would have too many orders.
 fn cache_model(name: &str, at_least: usize, capacity: usize, lookups: [Token; 2]) {
     let most_evictions = Arc::new(AtomicUsize::new(0));
     let most = Arc::clone(&most_evictions);

@@ -37,8 +37,8 @@ pub fn resolve_seed_64(seed: u64) -> u64 {
 
 /// The generator std::mt19937 as compiled against libstdc++.
 ///
-/// It is implemented here because its state must be saved, and the published crates do not expose
-/// the state. The tests compare it with std::mt19937 itself.
+/// This library has its own implementation, since the state must be saved, and published crates do
+/// not expose it. The tests compare it with std::mt19937 itself.
 #[derive(Clone, Debug)]
 pub struct Mt19937 {
     /// The last 624 numbers of the recurrence, in a ring buffer.
@@ -197,7 +197,7 @@ fn one_by_one<T>(weights: &[T], weight: impl Fn(&T) -> f32, draw: f64) -> usize 
     let mut running = 0.0f64;
     for (i, weight) in doubles().enumerate() {
         running += weight / sum;
-        // The comparison is that of libstdc++'s lower bound: NaN ends the search, too.
+        // The comparison is that of libstdc++'s lower bound: NaN also ends the search.
         let below = running < draw;
         if !below {
             return i;

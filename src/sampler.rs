@@ -112,8 +112,8 @@ pub trait Sampler: Clone + Send + 'static {
     /// Restores the initial state.
     fn reset(&mut self) {}
 
-    /// Copies the state of `source`, as `llama_sampler_copy` does. Built-ins with hooks for the
-    /// graph keep their parameters.
+    /// Copies the state of `source`, like `llama_sampler_copy`. Built-ins with hooks for the graph
+    /// keep their parameters.
     fn copy_state(&mut self, source: &Self) {
         if Self::IN_GRAPH != InGraph::AsBuiltIn {
             self.clone_from(source);

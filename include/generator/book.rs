@@ -1,15 +1,15 @@
 //! Arranges cbindgen's output in reading order: by [section](crate::sections), with each constant
-//! and type in front of the item that first mentions it.
+//! and type before the item that mentions it.
 
 use crate::sections::{SECTIONS, Section};
 
-/// cbindgen's last line in front of the first item.
+/// cbindgen's last line before the first item.
 const BEGIN: &str = "struct llama_context;\n";
 const OPENED: &str = "#ifdef __cplusplus\nextern \"C\" {\n#endif // __cplusplus\n";
 const CLOSED: &str = "#ifdef __cplusplus\n}  // extern \"C\"\n#endif  // __cplusplus\n";
 const COLUMNS: usize = 100;
 
-/// Returns the header: the text in front of the first item, the sections, and the end.
+/// Returns the header: the text before the first item, the sections, and the end.
 pub fn bind(text: &str) -> Result<String, String> {
     let (front, rest) = text
         .split_once(BEGIN)
@@ -33,7 +33,7 @@ pub fn bind(text: &str) -> Result<String, String> {
     Ok(format!("{header}\n{CLOSED}{end}"))
 }
 
-/// A constant, a type or a function, with its comment in front.
+/// A constant, a type or a function, with its comment before it.
 struct Item {
     name: String,
     text: String,
@@ -78,7 +78,7 @@ impl Item {
     }
 
     /// Returns how closely this item mentions the other: most closely by its whole name, otherwise
-    /// by the longest beginning of it in front of an asterisk; `None` if it does not.
+    /// by the longest prefix of it that an asterisk follows; `None` if it does not.
     fn mentions(&self, other: &Item) -> Option<usize> {
         let is_of_name = |c: char| c.is_alphanumeric() || c == '_';
         let mut closest = None;
@@ -116,7 +116,7 @@ fn items(text: &str) -> Result<Vec<Item>, String> {
     Ok(items)
 }
 
-/// Returns the section that names the longest beginning of a name.
+/// Returns the index of the section that lists the longest prefix of a name.
 fn section_of(name: &str) -> Result<usize, String> {
     let lower = name.to_lowercase();
     let short = lower.strip_prefix("llama_sieve_").unwrap_or(&lower);
@@ -136,7 +136,7 @@ fn section_of(name: &str) -> Result<usize, String> {
 }
 
 /// Returns a section's items in reading order: functions as in the sources, and each constant and
-/// type in front of its [owner].
+/// type before its [owner].
 fn arranged<'a>(items: &[&'a Item]) -> Vec<&'a Item> {
     let owned: Vec<_> = items
         .iter()
@@ -149,7 +149,7 @@ fn arranged<'a>(items: &[&'a Item]) -> Vec<&'a Item> {
     arranged
 }
 
-/// Returns the name of the item in front of which this one is put. For a type, that is the first
+/// Returns the name of the item before which this one is put. For a type, that is the first
 /// function that mentions it; for a constant, the first function or type that mentions it most
 /// closely.
 fn owner<'a>(item: &Item, items: &[&'a Item]) -> Option<&'a str> {
@@ -160,7 +160,7 @@ fn owner<'a>(item: &Item, items: &[&'a Item]) -> Option<&'a str> {
     };
     let others = items.iter().filter(|other| may_own(other));
     let speaking = others.filter_map(|other| Some((other.mentions(item)?, *other)));
-    // Of equal ones the last is taken.
+    // `max_by_key` returns the last of equal maxima, which is the first item of the reversed list.
     let owner = speaking.rev().max_by_key(|(closeness, _)| *closeness);
     owner.map(|(_, other)| other.name.as_str())
 }
@@ -183,7 +183,7 @@ fn heading(number: usize, section: &Section) -> String {
     format!("{heading} * {} */\n", &rule[..rule.len() - 3])
 }
 
-/// Puts a comment of one line in one line.
+/// Joins each comment that has a single line of text into one line with its delimiters, if it fits.
 fn in_one_line(text: &str) -> String {
     let lines: Vec<&str> = text.lines().collect();
     let mut joined = String::new();

@@ -10,7 +10,7 @@ use std::error::Error;
 use std::fs;
 use std::path::Path;
 
-/// The files, with the modules that they declare, whose public items belong in the header.
+/// The files whose public items, with those of the modules that they declare, belong in the header.
 const SOURCES: [&str; 15] = [
     "../errors.rs",
     "given.rs",
@@ -43,7 +43,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Replaces Rust's documentation markup by words that a C reader knows.
+/// Replaces the markup of Rust's documentation by plain words for C readers.
 fn as_c_prose(text: &str) -> String {
     text.replace(" # Safety\n", " The caller guarantees:\n")
         .replace('`', "")

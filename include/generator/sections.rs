@@ -1,12 +1,12 @@
 //! The sections of the header.
 
-/// One section.
+/// A section of the header.
 pub struct Section {
     pub title: &'static str,
-    /// The words below the title.
+    /// The text below the title.
     pub words: &'static str,
-    /// Beginnings of the names in it, in lower case and without `llama_sieve_`, separated by
-    /// spaces. A name belongs to the section with its longest beginning.
+    /// Prefixes of the names in the section, in lower case and without `llama_sieve_`, separated by
+    /// spaces. A name belongs to the section that lists its longest prefix.
     pub names: &'static str,
 }
 
@@ -19,19 +19,19 @@ pub const SECTIONS: [Section; 8] = [
     Section {
         title: "Samplers",
         words: "\
-One constructor for each built-in sampler of llama.cpp, with its arguments, two that llama.cpp
-had, and ten that it never had. Each makes a sampler for the host's chain; that of a built-in
-leaves what the built-in leaves.
-\"Disabled\" names the arguments with which it does nothing. With an argument of type float that
-is not finite, and one warning, a filter does nothing either, and a selector takes the largest
-logit. NULL: there is no llama.cpp in the process, or no memory.",
+One constructor for each built-in sampler of llama.cpp, with the same arguments, two for samplers
+that llama.cpp had, and ten for samplers that it never had. Each makes a sampler for the host's
+chain. The sampler for a built-in leaves the candidates that the built-in leaves.
+\"Disabled\" names the arguments with which a sampler does nothing. If an argument of type float is
+not finite, one warning is logged, a filter does nothing, and a selector takes the largest logit.
+A constructor returns NULL if there is no llama.cpp in the process, or not enough memory.",
         names: "ban_ dry_ get_seed init_ loop_",
     },
     Section {
         title: "Chains, straight from the logits",
         words: "\
-These sample with a host's chain without the array of all candidates, which llama_sampler_sample
-fills first. The chain is the host's own, with any members in any order.",
+These functions sample with a host's chain, without the array of all candidates, which
+llama_sampler_sample fills first. The chain is the host's own, with any members in any order.",
         names: "chain_ max_batch trace",
     },
     Section {
@@ -39,8 +39,9 @@ fills first. The chain is the host's own, with any members in any order.",
         words: "\
 A sampler of its own, of one sequence: raw logits to a token in one call, without a llama.cpp.
 Its parameters may change at each token, and its state can be saved. With its default parameters
-and a seed it gives the tokens of llama.cpp's default chain. Sizes and errors of the logits are
-as in llama_sieve_sample, which is the call for every token; the rest may be left out.",
+and a seed it gives the tokens of llama.cpp's default chain. llama_sieve_sample is the call for
+every token; all other functions are optional. Logits have the sizes and errors that
+llama_sieve_sample describes.",
         names: "\
 accept adjusted_logit candidates clone current_seed default_ error free get_params get_stages
 greedy history_ init_sampler last_stats llama_sieve max_reserved max_samplers measure method_ mode_
@@ -50,8 +51,9 @@ top_candidates",
     Section {
         title: "Token tries",
         words: "\
-A constraint for the host's chain: what follows is one value of a set. The tokens of a value are
-a span. A sampler is made with a set, or as a slot whose set comes later and may be exchanged.",
+A constraint for the host's chain: the next tokens are one value of a set. The tokens of a value
+are a span. A sampler is made with a set, or as a slot, whose set comes later and may be replaced
+at any time.",
         names: "cache_stats eliza_inference_ init_trie llama_sampler_init_token_trie trie_",
     },
     Section {
@@ -67,15 +69,15 @@ max_vocabularies pattern_ tags_ vocab_forget",
     Section {
         title: "Metrics",
         words: "\
-They measure how certain a model is, from its raw logits or from the candidates that filters
-left. They need no llama.cpp and no other object.",
+These functions measure how certain a model is, from its raw logits or from the candidates that
+filters left. They need no llama.cpp and no other object.",
         names: "candidates_entropy candidates_surprisal entropy ppl surprisal",
     },
     Section {
         title: "The host",
         words: "\
 The llama.cpp of the process, which the library finds by itself. These functions are for programs
-that have several, or that want to know whether its samplers equal those of this library.",
+that have several, or that must know whether the host's samplers equal those of this library.",
         names: "attach bind_host certify detach host_profile",
     },
 ];

@@ -18,18 +18,18 @@ pub const NO_LIBRARY: &str = "no llama.cpp is loaded as a shared library: load i
 /// preload library, `libllama_sieve_preload.so`, or `llama_sieve_preload.dll` on Windows. It is
 /// loaded from the folder of this library if it is not yet in the process. The same samplers are
 /// replaced, after the same comparisons and with the same environment variables, as under
-/// LD_PRELOAD (docs/preload.md). On Windows the host's own sampling function calls these samplers;
-/// it is not replaced by one that samples straight from the logits.
+/// LD_PRELOAD (docs/preload.md). On Windows the host's own sampling function calls these samplers.
+/// It is not replaced by one that samples straight from the logits.
 ///
-/// `flags` is 0. Existing samplers stay as they are; new ones are this library's. For libraries
-/// that are loaded later, call it again: it adds their imports and leaves the others unchanged. It
-/// does not affect function pointers that a program has got in another way, such as by dlsym or
-/// GetProcAddress (Python's ctypes), or has kept from before; imports by a number instead of a
-/// name; or a llama.cpp that is linked into the program. If several llama.cpps are loaded, it uses
-/// the first.
+/// `flags` is 0. Existing samplers stay as they are. New ones are this library's. For libraries
+/// that are loaded later, call the function again: it adds their imports and leaves the others
+/// unchanged. It does not affect function pointers that a program has got in another way, such as
+/// by dlsym or GetProcAddress (Python's ctypes), or has kept from before; imports by a number
+/// instead of a name; or a llama.cpp that is linked into the program. If several llama.cpps are
+/// loaded, it uses the first.
 ///
 /// Returns the number of imports that this call has redirected; 0 if all already are, or if the
-/// preload library was loaded by LD_PRELOAD. LLAMA_SIEVE_ERROR_PARAMS for another `flags`;
+/// preload library was loaded by LD_PRELOAD. LLAMA_SIEVE_ERROR_PARAMS for other `flags`;
 /// LLAMA_SIEVE_ERROR_NO_HOST if no llama.cpp is loaded as a shared library;
 /// LLAMA_SIEVE_ERROR_NOT_FOUND if the preload library cannot be loaded, and on every system but
 /// Linux with glibc or musl, on x86-64 and aarch64, and Windows on x86-64; LLAMA_SIEVE_ERROR_BUSY
@@ -38,12 +38,12 @@ pub const NO_LIBRARY: &str = "no llama.cpp is loaded as a shared library: load i
 /// nothing has changed.
 ///
 /// May be called from any thread, even while others sample. The first call waits while another
-/// thread is inside dlopen; if several libraries have a function of these names, so does every
-/// call. The preload library stays loaded until the process ends. A forked child is attached as its
+/// thread is inside dlopen. If several libraries have functions of these names, every call waits.
+/// The preload library stays loaded until the process ends. A forked child is attached as its
 /// parent was. On Windows, no other thread may load a library that imports llama.cpp's functions
-/// during the call: Windows writes its table of imports until it is loaded. Source: the tables
-/// DT_JMPREL and DT_RELA of the ELF format; of the PE format the import and the delay-load import
-/// table.
+/// during the call, since Windows writes that library's import table while it loads the library.
+/// Source: the tables DT_JMPREL and DT_RELA in ELF, and the import and delay-load import tables in
+/// PE.
 #[unsafe(no_mangle)]
 pub extern "C" fn llama_sieve_attach(flags: u32) -> c_int {
     answer("llama_sieve_attach", || {

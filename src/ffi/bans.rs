@@ -16,17 +16,17 @@ use crate::memory;
 use crate::sampler::Sampler;
 use crate::samplers::{BanStrings, BanStringsBias, BanVocabulary, Disabled};
 
-/// The most texts that may be banned.
+/// The maximum number of texts that may be banned.
 pub const LLAMA_SIEVE_BAN_MAX_TEXTS: usize = 16_384;
 const _: () = assert!(LLAMA_SIEVE_BAN_MAX_TEXTS == bans::MAX_TEXTS);
-/// The most bytes of a banned text.
+/// The maximum number of bytes of a banned text.
 pub const LLAMA_SIEVE_BAN_MAX_TEXT_BYTES: usize = 1024;
 const _: () = assert!(LLAMA_SIEVE_BAN_MAX_TEXT_BYTES == bans::MAX_TEXT_BYTES);
-/// The most bytes of all banned texts together.
+/// The maximum number of bytes of all banned texts together.
 pub const LLAMA_SIEVE_BAN_MAX_BYTES: usize = 262_144;
 const _: () = assert!(LLAMA_SIEVE_BAN_MAX_BYTES == bans::MAX_BYTES);
 
-/// The most states of the automaton of banned regular expressions.
+/// The maximum number of states of the automaton of banned regular expressions.
 pub const LLAMA_SIEVE_BAN_MAX_STATES: usize = 16_384;
 const _: () = assert!(LLAMA_SIEVE_BAN_MAX_STATES == bans::MAX_STATES);
 
@@ -47,17 +47,17 @@ const BIAS_OFF: &CStr = c"?ban-strings-bias";
 
 const TEXTS: Argument = argument!("texts", "n", LLAMA_SIEVE_BAN_MAX_TEXTS);
 
-/// The approximate number of bytes reserved for each byte of a text.
+/// The approximate number of bytes of memory that each byte of a text needs.
 const PER_BYTE: usize = 128;
-/// The approximate number of bytes reserved for each byte of a regular expression.
+/// The approximate number of bytes of memory that each byte of a regular expression needs.
 const PER_BYTE_OF_PATTERN: usize = 1024;
 
 /// Makes a sampler that bans every token that would complete one of `n` texts, however the text is
 /// tokenized, so that none of them occurs in the generated text.
 ///
-/// The text is that of the accepted tokens as hosts show it: those that control, and those that end
-/// a generation, have none. A token that only begins a text is not banned; llama_sieve_ban_rewind
-/// returns how far a host must go back for another sentence.
+/// The text is that of the accepted tokens as hosts show it: control tokens, and tokens that end a
+/// generation, have none. A token that only begins a text is not banned. llama_sieve_ban_rewind
+/// returns how many tokens a host must take back to avoid that text from its start.
 ///
 /// `flags` is 0 or a sum of
 /// - LLAMA_SIEVE_BAN_FOLD_CASE;
@@ -72,11 +72,11 @@ const PER_BYTE_OF_PATTERN: usize = 1024;
 /// removes a candidate: if all are banned, they stay with minus infinity. llama.cpp does not have
 /// it.
 ///
-/// `vocab` is read within this call only. Disabled: `n` 0. NULL, and llama_sieve_last_error says
-/// which text and why, if `vocab`, `texts` or one of them is NULL, one is empty or beyond
-/// LLAMA_SIEVE_BAN_MAX_TEXT_BYTES, there are more than LLAMA_SIEVE_BAN_MAX_TEXTS or more bytes than
-/// LLAMA_SIEVE_BAN_MAX_BYTES, where one is not UTF-8 and case is folded or it is an expression,
-/// where an expression is refused, and for other `flags`.
+/// `vocab` is read within this call only. Disabled: `n` 0. Returns NULL, and llama_sieve_last_error
+/// says which text and why, if `vocab`, `texts` or a text is NULL; if a text is empty or longer
+/// than LLAMA_SIEVE_BAN_MAX_TEXT_BYTES; if there are more than LLAMA_SIEVE_BAN_MAX_TEXTS texts or
+/// LLAMA_SIEVE_BAN_MAX_BYTES bytes in all; if a text is not UTF-8 although case is folded or it is
+/// an expression; if an expression is refused; and for other `flags`.
 ///
 /// # Safety
 /// `vocab` is NULL or a vocabulary of the host; `texts` is NULL or `n` pointers, each NULL or a C
@@ -123,14 +123,14 @@ pub unsafe extern "C" fn llama_sieve_init_ban_strings(
 /// Makes a sampler that biases tokens which continue one of `n` texts, in place of a ban: the
 /// longer the matched part of the text, the larger the bias.
 ///
-/// A token continues a text that began before the token and goes on to its end. If m of the text's
-/// L bytes match then, m / L of `bias` is added to the token's logit; of several texts the one with
-/// the largest share counts. A token that completes a text, or contains a whole one, gets all of
-/// `bias`. A token with which a text only begins is not changed.
+/// A token continues a text if the text began before the token and matches up to the token's end.
+/// If m of the text's L bytes then match, m / L of `bias` is added to the token's logit. Of several
+/// texts the one with the largest share counts. A token that completes a text, or contains a whole
+/// one, gets all of `bias`. A token that only begins a text is not changed.
 ///
 /// Texts and `flags` are those of llama_sieve_init_ban_strings, but LLAMA_SIEVE_BAN_REGEX is
 /// refused, since an expression has no length. With LLAMA_SIEVE_BAN_FOLD_CASE characters are
-/// counted in place of bytes. `bias` is usually negative; one above 0 favours the texts.
+/// counted in place of bytes. `bias` is usually negative. One above 0 favours the texts.
 ///
 /// Put the sampler before those that truncate. llama_sieve_ban_rewind returns 0 for it. llama.cpp
 /// does not have it.
@@ -218,16 +218,16 @@ unsafe fn texts_of<'a>(texts: *const *const c_char, n: usize) -> Result<Vec<&'a 
     Ok(texts)
 }
 
-/// Returns how many of the newest accepted tokens hold the longest beginning of a banned text that
+/// Returns how many of the newest accepted tokens contain the longest prefix of a banned text that
 /// one more token would complete; 0 if there is none.
 ///
-/// With regular expressions that is the longest beginning of any match, at most 1024 tokens. With
-/// llama_sieve_init_ban_strings_bias it is 0, since nothing is banned.
+/// With regular expressions it is the longest prefix of any match, at most 1024 tokens. With
+/// llama_sieve_init_ban_strings_bias the result is 0, since nothing is banned.
 ///
-/// It is for hosts that can rewind their cache: if the ban has cost the best candidate, they take
-/// that many tokens back, which removes the beginning of the text, and go on with another token.
-/// The sampler is rewound by llama_sampler_reset and by accepting the tokens that are left, or
-/// replaced by a clone that was made there. A negative error for NULL, for other samplers, and if
+/// The function is for hosts that can rewind their cache: if the ban has cost the best candidate,
+/// they take that many tokens back, which removes the prefix, and continue with another token. The
+/// sampler is rewound by llama_sampler_reset and by accepting the tokens that are left, or replaced
+/// by a clone that was made at that point. A negative error for NULL, for other samplers, and if
 /// the sampler is in use or out of use.
 ///
 /// # Safety

@@ -28,7 +28,7 @@ unsafe fn recipe_of(smpl: *const llama_sampler) -> Option<Recipe> {
     unsafe { vtable.recipe_of(smpl) }
 }
 
-/// Copies the state of `src` to `dst` as `llama_sampler_copy` does.
+/// Copies the state of `src` to `dst` like `llama_sampler_copy`.
 ///
 /// If one of the two is this library's and the other is the built-in of the same kind, the
 /// built-in's state is copied. Kinds that a built-in never replaces are cloned instead. Otherwise

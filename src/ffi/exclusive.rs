@@ -87,7 +87,7 @@ impl<T> Exclusive<T> {
         None
     }
 
-    /// Takes the value as [`take`](Self::take) does, but writes the flag only if it is clear.
+    /// Takes the value like [`take`](Self::take), but writes the flag only if it is clear.
     fn take_if_free(&self) -> Option<Taken<'_, T>> {
         if self.taken.load(Ordering::Relaxed) {
             return None;

@@ -1,10 +1,10 @@
-//! Failures of calls from C: an error number with a text, reported in one way by every export.
+//! Failures of calls from C: an error number with a text, reported in the same way by every export.
 //!
 //! There are three forms, each of which includes the guard. [`answer`] is for functions that return
 //! an error number and [`made`] for those that return an object. Both begin by clearing the last
-//! error, so that the one after the call belongs to this call (a call that succeeds may leave a
-//! warning). [`value`] is for all others, and leaves the last error unchanged unless something goes
-//! wrong.
+//! error, so that any last error after the call belongs to that call (a call that succeeds may
+//! leave a warning). [`value`] is for all others, and leaves the last error unchanged unless
+//! something goes wrong.
 
 use std::borrow::Cow;
 use std::collections::TryReserveError;
@@ -40,7 +40,7 @@ enum Text {
 }
 
 impl Failure {
-    /// Returns a failure with an error number and a text for the caller.
+    /// Returns a failure with an error number and an error message.
     pub fn new(code: c_int, text: impl Into<String>) -> Self {
         Self {
             code,
@@ -194,8 +194,7 @@ pub unsafe fn struct_size<T>(
     Err(Failure::new(LLAMA_SIEVE_ERROR_PARAMS, text))
 }
 
-/// Runs `body` inside the guard. Returns the number that it returns, or the negative error code of
-/// its failure.
+/// Runs `body` inside the guard. Returns its result, or the negative error code of its failure.
 pub fn answer(call: &str, body: impl FnOnce() -> Result<c_int, Failure>) -> c_int {
     guard(
         call,
@@ -227,7 +226,7 @@ pub fn part<T>(call: impl Display, body: impl FnOnce() -> Result<T, Failure>) ->
     )
 }
 
-/// Clears the last error, as [`answer`] does, at the beginning of a call that has several parts.
+/// Clears the last error, like [`answer`], at the beginning of a call that has several parts.
 pub fn begin(call: impl Display) -> Result<(), c_int> {
     part(call, || {
         last_error::clear();

@@ -1,8 +1,8 @@
 //! Checks an argument from a C caller that consists of a pointer and a number of elements.
 //!
-//! Nothing checks that there is memory behind the pointer. But each argument has a limit, named in
-//! the header, that no sensible call exceeds. A larger number is an error that names the argument
-//! and the limit, and nothing is read or written.
+//! Nothing checks that the pointer points to memory of that size. But each argument has a limit,
+//! named in the header, that no sensible call exceeds. A larger number is an error that names the
+//! argument and the limit, and nothing is read or written.
 
 use std::ffi::{CStr, c_char, c_int};
 
@@ -10,13 +10,13 @@ use crate::errors::{LLAMA_SIEVE_ERROR_NULL, LLAMA_SIEVE_ERROR_SIZE};
 use crate::ffi::failure::Failure;
 use crate::token::Token;
 
-/// The most elements of an array that a function reads or writes, if the header names no other
-/// limit: logits, candidates, tokens, biases.
+/// The maximum number of elements of an array that a function reads or writes, if the header names
+/// no other limit: logits, candidates, tokens, biases.
 pub const LLAMA_SIEVE_MAX_ELEMENTS: usize = 2_147_483_647;
 const _: () = assert!(LLAMA_SIEVE_MAX_ELEMENTS == Token::MAX as usize);
-/// The most sequences of a batch, of chains or of sieves.
+/// The maximum number of sequences of a batch, of chains or of sieves.
 pub const LLAMA_SIEVE_MAX_BATCH: usize = 1_048_576;
-/// The most sequence breakers of DRY.
+/// The maximum number of sequence breakers of DRY.
 pub const LLAMA_SIEVE_DRY_MAX_BREAKERS: usize = 4096;
 
 /// The reason why nothing can be read or written at a pointer. It has no text yet, since making one
@@ -159,7 +159,7 @@ impl Argument {
         Ok(unsafe { std::slice::from_raw_parts_mut(out, n) })
     }
 
-    /// Returns the caller's memory as [`room`](Self::room) does, but an empty slice for NULL. It is
+    /// Returns the caller's memory like [`room`](Self::room), but an empty slice for NULL. It is
     /// for functions that only count if the pointer is NULL.
     ///
     /// # Safety

@@ -1,8 +1,8 @@
 //! The boundary within which every export and every vtable entry runs.
 //!
-//! A panic must not unwind into C. It is caught here. Its text is kept for `llama_sieve_last_error`
-//! and logged, and the call returns its documented result for a failure. Messages logged inside are
-//! delivered when the thread leaves its outermost guard.
+//! A panic must not unwind into C, so the guard catches it. The panic's text is kept for
+//! `llama_sieve_last_error` and logged, and the call returns its documented result for a failure.
+//! Messages logged inside are delivered when the thread leaves its outermost guard.
 
 use std::any::Any;
 use std::fmt::Display;
@@ -63,7 +63,7 @@ pub fn report(what: &dyn Display, payload: Payload) {
         .unwrap_or("no text");
     let message = format!("{what}: internal error (please report it): {text}");
     log::error(LLAMA_SIEVE_ERROR_INTERNAL, &message);
-    // A payload's own destructor may panic, too.
+    // A payload's own destructor may also panic.
     let _ = catch_unwind(AssertUnwindSafe(|| drop(payload)));
 }
 

@@ -2,8 +2,8 @@
 //!
 //! A model may have been freed, and another one may be at its address. So a vocabulary is
 //! identified by its address, the number of its tokens, its special tokens, and a checksum over
-//! some of its texts, including those of added tokens. Vocabularies that agree in all of this are
-//! treated as the same one, which is documented.
+//! some of its texts, including those of added tokens. Vocabularies that agree in all of these are
+//! treated as the same one.
 
 use std::hash::{DefaultHasher, Hasher};
 use std::ptr::NonNull;
@@ -19,7 +19,7 @@ use crate::sync::{Mutex, OnceLock};
 use crate::token::Token;
 use crate::vocabulary::Vocabulary;
 
-/// The most texts that the checksum reads: those of added tokens, and those of others.
+/// The maximum numbers of texts that the checksum reads: of added tokens, and of other tokens.
 const SAMPLES: (usize, usize) = (256, 32);
 /// The number of bytes that are written for a token before its text.
 const ABOUT: usize = 5;
@@ -47,7 +47,7 @@ impl Known {
     /// are equal.
     ///
     /// # Safety
-    /// `vocab` is the live vocabulary that this describes.
+    /// `vocab` is the live vocabulary that this object describes.
     pub(super) unsafe fn for_bans(
         &self,
         vocab: *const llama_vocab,

@@ -23,10 +23,10 @@ pub const LLAMA_SIEVE_LOG_WARN: c_int = 3;
 /// The level of an error.
 pub const LLAMA_SIEVE_LOG_ERROR: c_int = 4;
 
-/// Receives log messages: level (LLAMA_SIEVE_LOG_*), text without line end (valid during the call),
-/// and the pointer that was registered with it. Called from any thread that uses the library, at
-/// the end of the call that led to the message: the library then holds no lock, and the objects of
-/// that call may be used.
+/// A function that receives log messages. Its arguments are the level (LLAMA_SIEVE_LOG_*), the text
+/// without a line end (valid during the call), and the pointer that was registered with it. It is
+/// called from any thread that uses the library, at the end of the call that led to the message.
+/// The library then holds no lock, and the objects of that call may be used.
 #[allow(non_camel_case_types)]
 pub type llama_sieve_log_callback =
     Option<unsafe extern "C" fn(level: c_int, text: *const c_char, user: *mut c_void)>;
@@ -76,9 +76,9 @@ pub extern "C" fn llama_sieve_version() -> *const c_char {
 }
 
 /// Returns the instruction set that the samplers use on this machine: "avx512", "avx2", "neon" or
-/// "scalar". After it ", scalar" and those of expf, exp and logf for which the C library of this
-/// process is called, because its bits are not the instruction set's: "avx512, scalar expf exp
-/// logf" on Windows. Never NULL, valid for ever.
+/// "scalar". If the C library of this process is called for some of expf, exp and logf, because the
+/// instruction set would give other bits, ", scalar" and their names follow: "avx512, scalar expf
+/// exp logf" on Windows. Never NULL, valid for ever.
 #[unsafe(no_mangle)]
 pub extern "C" fn llama_sieve_simd() -> *const c_char {
     guard(
@@ -90,7 +90,7 @@ pub extern "C" fn llama_sieve_simd() -> *const c_char {
 
 /// Returns the arithmetic of the bound host where builds of llama.cpp differ, in the notation of
 /// LLAMA_SIEVE_PROFILE: "sort=libstdc++ one-candidate-draw=dist libm=process fusion=none". The
-/// profile is found once, by running the host's samplers; without a host it is that of a build with
+/// profile is found once, by running the host's samplers. Without a host it is that of a build with
 /// libstdc++ and without fused operations. Returns "" after an internal error. Never NULL; valid
 /// until this thread calls this function again. An exception that the host throws passes through.
 #[unsafe(no_mangle)]
@@ -176,11 +176,11 @@ fn c_string(mut text: String) -> CString {
 /// Sends log messages to `callback` with `user`, from now on and from all threads. NULL restores
 /// the default, which is stderr.
 ///
-/// The callback may call the library; a message that such a call leads to is kept as last error and
-/// not delivered. It must not throw or long-jump. When this function returns, no call of an earlier
-/// callback is running any more, and its `user` may be freed; so do not call it while holding a
-/// lock that the callback takes. Within a callback this function returns at once: earlier callbacks
-/// may then run until a later call from outside has returned.
+/// The callback may call the library. A message that such a call leads to is kept as last error and
+/// not delivered. It must not throw or long-jump. When this function returns, no earlier callback
+/// is still running, and its `user` may be freed. So do not call the function while holding a lock
+/// that the callback takes. Within a callback it returns at once, and earlier callbacks may run
+/// until a later call from outside has returned.
 ///
 /// # Safety
 /// `callback` is NULL or a function as described, and `user` whatever it expects.

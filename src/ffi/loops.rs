@@ -17,10 +17,10 @@ use crate::vocabulary::Vocabulary;
 /// The longest period of a repetition, in tokens.
 pub const LLAMA_SIEVE_LOOP_MAX_PERIOD: i32 = 1024;
 const _: () = assert!(LLAMA_SIEVE_LOOP_MAX_PERIOD as usize == MAX_PERIOD);
-/// The largest number of tokens that a repetition may be required to have.
+/// The largest value of min_tokens.
 pub const LLAMA_SIEVE_LOOP_MAX_TOKENS: i32 = 65_536;
 const _: () = assert!(LLAMA_SIEVE_LOOP_MAX_TOKENS as usize == MAX_LENGTH);
-/// The most tokens that a loop breaker forces.
+/// The maximum number of tokens that a loop breaker forces.
 pub const LLAMA_SIEVE_LOOP_MAX_FORCED: usize = 1024;
 const _: () = assert!(LLAMA_SIEVE_LOOP_MAX_FORCED == MAX_FORCED);
 
@@ -46,8 +46,8 @@ pub struct llama_sieve_loop_params {
     pub action: i32,
     /// The longest period, up to LLAMA_SIEVE_LOOP_MAX_PERIOD, which is the default.
     pub max_period: i32,
-    /// The least number of tokens in all copies together, those of one that has begun included, up
-    /// to LLAMA_SIEVE_LOOP_MAX_TOKENS. Default 128, since shorter repetitions occur in tables and
+    /// The minimum number of tokens in all copies together, including an incomplete one, up to
+    /// LLAMA_SIEVE_LOOP_MAX_TOKENS. Default 128, since shorter repetitions occur in tables and
     /// lists. With 1, three copies are enough, even of a single token.
     pub min_tokens: i32,
     /// For LLAMA_SIEVE_LOOP_TEMPERATURE: the number, above 1, by which the logits are divided, once
@@ -69,12 +69,12 @@ const TOKENS: Argument = argument!("tokens", "n_tokens", LLAMA_SIEVE_LOOP_MAX_FO
 /// Makes a sampler that detects a repetition of the accepted tokens, and ends it.
 ///
 /// A repetition is a period of tokens whose newest three or more copies are equal, with at least
-/// min_tokens tokens in all. It is found when the last of them is accepted; the shortest period
+/// min_tokens tokens in all. It is found when the last of them is accepted. The shortest period
 /// counts. The action then follows, with one Info message for each repetition. Without a repetition
 /// no bit of a candidate is changed. Nothing is done if a ban would leave no candidate, or if an
 /// earlier sampler has banned the forced tokens. A forced or ending token that an earlier sampler
 /// has removed is put back, but not in an array of one. llama.cpp does not have this sampler. DRY
-/// makes a repetition less likely; this sampler ends it.
+/// makes a repetition less likely. This sampler ends it.
 ///
 /// With `params` NULL every member has its default. Returns NULL, and llama_sieve_last_error names
 /// the member, if a member is out of its range, if struct_size is unknown, or if a member that the
@@ -156,8 +156,8 @@ fn wrong(text: String) -> Failure {
     Failure::new(LLAMA_SIEVE_ERROR_PARAMS, text)
 }
 
-/// Returns the tokens that end a generation. The one that ends a turn comes first, and is inserted
-/// if all are absent.
+/// Returns the tokens that end a generation. The token that ends a turn comes first, and is
+/// inserted if all are absent.
 fn ends(vocabulary: &dyn Vocabulary) -> Arc<[Token]> {
     let first = vocabulary.end_token();
     let all = 0..Token::try_from(vocabulary.n_tokens()).unwrap_or(Token::MAX);

@@ -56,7 +56,7 @@ const MASKED: &str = "every logit is minus infinity or NaN, so there is no distr
 /// the logarithm of `n`.
 ///
 /// The result is in nats for `base` 0, and in bits for `base` 2. The relative error is below 1e-6,
-/// whatever offset all logits share. Tokens with NaN or minus infinity have no probability; plus
+/// whatever offset all logits share. Tokens with NaN or minus infinity have no probability. Plus
 /// infinity takes all of it (the first one, if there are several). Returns NaN, with an error, if
 /// `logits` is NULL, `n` <= 0, `base` is another number, or no token has a probability. It takes
 /// one pass over the logits, and may be called from any thread.
@@ -179,7 +179,7 @@ pub extern "C" fn llama_sieve_ppl_new() -> *mut llama_sieve_ppl {
     })
 }
 
-/// Adds the surprisal of one token, in nats. NaN is an error and not added; plus infinity makes the
+/// Adds the surprisal of one token, in nats. NaN is an error and not added. Plus infinity makes the
 /// perplexity infinite.
 ///
 /// # Safety

@@ -138,7 +138,7 @@ fn all_finite(disabled_name: &CStr, parameters: &[f32], instead: &str) -> bool {
 }
 
 /// Returns a sampler of the host for the filter that `make` returns, or for the disabled one with
-/// this name if `make` returns none or if a parameter is not finite.
+/// this name if `make` returns `None` or a parameter is not finite.
 fn construct<S: Sampler>(
     vtable: &'static Vtable,
     disabled_name: &'static CStr,
@@ -190,8 +190,8 @@ fn construct_selector<S: Sampler>(
 
 /// Returns the sampler, after determining the arithmetic of its host.
 ///
-/// Must be called outside the guard: the host's exceptions pass through. The sampler is leaked in
-/// that case.
+/// Must be called outside the guard, so that the host's exceptions pass through. If there is one,
+/// the sampler is leaked.
 fn settled(made: *mut llama_sampler) -> *mut llama_sampler {
     let others = profile::settle_by_itself().unwrap_or_default();
     if !others.is_empty() {
@@ -207,7 +207,7 @@ fn settled(made: *mut llama_sampler) -> *mut llama_sampler {
     made
 }
 
-/// Selects the candidate with the largest logit, the first of equals.
+/// Selects the candidate with the largest logit, the first one if several are equal.
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn llama_sieve_init_greedy() -> *mut llama_sampler {
     construct_selector(&GREEDY, c"?greedy", &[], || Greedy)
@@ -227,23 +227,24 @@ pub extern "C-unwind" fn llama_sieve_init_top_k(k: i32) -> *mut llama_sampler {
     construct(&TOP_K, c"?top-k", &[], || TopK::new(k))
 }
 
-/// Nucleus sampling: keeps the fewest most probable candidates whose probabilities reach `p`, at
-/// least `min_keep` (Holtzman et al. 2019, arXiv:1904.09751). Disabled: `p` >= 1.
+/// Nucleus sampling: keeps the smallest set of most probable candidates whose total probability
+/// reaches `p`, but at least `min_keep` candidates (Holtzman et al. 2019, arXiv:1904.09751).
+/// Disabled: `p` >= 1.
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn llama_sieve_init_top_p(p: f32, min_keep: usize) -> *mut llama_sampler {
     construct(&TOP_P, c"?top-p", &[p], || TopP::new(p, min_keep))
 }
 
-/// Keeps the candidates whose probability is at least `p` times the largest, at least `min_keep`
-/// (Nguyen et al. 2024, arXiv:2407.01082). Disabled: `p` <= 0.
+/// Keeps the candidates whose probability is at least `p` times the largest one, but at least
+/// `min_keep` candidates (Nguyen et al. 2024, arXiv:2407.01082). Disabled: `p` <= 0.
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn llama_sieve_init_min_p(p: f32, min_keep: usize) -> *mut llama_sampler {
     construct(&MIN_P, c"?min-p", &[p], || MinP::new(p, min_keep))
 }
 
 /// Locally typical sampling: keeps the candidates whose surprisal is nearest to the entropy until
-/// their probabilities exceed `p`, at least `min_keep` (Meister et al. 2022, arXiv:2202.00666).
-/// Disabled: `p` >= 1.
+/// their total probability exceeds `p`, but at least `min_keep` candidates (Meister et al. 2022,
+/// arXiv:2202.00666). Disabled: `p` >= 1.
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn llama_sieve_init_typical(p: f32, min_keep: usize) -> *mut llama_sampler {
     construct(&TYPICAL, c"?typical", &[p], || Typical::new(p, min_keep))
@@ -285,8 +286,8 @@ pub extern "C-unwind" fn llama_sieve_init_penalties(
 }
 
 /// Dynamic temperature: divides every logit by a temperature between `t` - `delta` and `t` +
-/// `delta`, which follows the entropy to the power `exponent`. Plain temperature if `delta` <= 0.
-/// Disabled: `t` 1 and `delta` <= 0.
+/// `delta`, which rises with the normalised entropy to the power `exponent`. Plain temperature if
+/// `delta` <= 0. Disabled: `t` 1 and `delta` <= 0.
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn llama_sieve_init_temp_ext(
     t: f32,
@@ -342,8 +343,9 @@ pub extern "C-unwind" fn llama_sieve_init_mirostat_v2(
     })
 }
 
-/// DRY, don't repeat yourself: a token that would continue a repetition of n tokens loses
-/// `multiplier` * `base`^(n - `allowed_length`) (text-generation-webui pull request 5677).
+/// DRY, don't repeat yourself: a token that would continue a repetition of n tokens, with n >=
+/// `allowed_length`, loses `multiplier` * `base`^(n - `allowed_length`) (text-generation-webui pull
+/// request 5677).
 ///
 /// The last `last_n` accepted tokens are searched. A repetition does not extend across any of the
 /// `n_breakers` strings `breakers`, each cut to 40 bytes; NULL or empty ones are skipped. `vocab`
@@ -413,9 +415,10 @@ pub extern "C-unwind" fn llama_sieve_init_adaptive_p(
     })
 }
 
-/// Adds to the logits of tokens: `n` pairs of token and bias, copied. Minus infinity bans a token.
-/// `n_vocab` is the size of the vocabulary, which only the built-in that replaces the sampler in a
-/// host's graph reads. Disabled: `n` <= 0, or `bias` NULL (with a warning).
+/// Adds biases to the logits of tokens. `bias` is `n` pairs of token and bias, which are copied.
+/// Minus infinity bans a token. `n_vocab` is the size of the vocabulary, which only the built-in
+/// that replaces the sampler in a host's graph reads. Disabled: `n` <= 0, or `bias` NULL (with a
+/// warning).
 ///
 /// # Safety
 /// `bias` is NULL or `n` elements.
@@ -442,9 +445,10 @@ pub unsafe extern "C-unwind" fn llama_sieve_init_logit_bias(
     })
 }
 
-/// Infill sampling, for code: prefers to end the generation, and joins tokens that begin alike
-/// (llama.cpp pull request 9896). Put it after samplers that leave few candidates. `vocab` must
-/// outlive the sampler and its clones. Disabled, with a warning: `vocab` NULL.
+/// Infill sampling, for code: prefers to end the generation, and merges a token whose text is a
+/// prefix of another's with that token (llama.cpp pull request 9896). Put it after samplers that
+/// leave few candidates. `vocab` must outlive the sampler and its clones. Disabled, with a warning:
+/// `vocab` NULL.
 ///
 /// # Safety
 /// `vocab` is NULL or a vocabulary of the host, and outlives the sampler.
@@ -465,7 +469,7 @@ pub unsafe extern "C-unwind" fn llama_sieve_init_infill(
 }
 
 /// Tail-free sampling: cuts where the curve of the sorted probabilities flattens. `z` is the
-/// fraction of the absolute second differences to keep, and `min_keep` the least number of
+/// fraction of the absolute second differences to keep, and `min_keep` the minimum number of
 /// candidates (Trenton Bricken 2019). llama.cpp no longer has it. Disabled: `z` >= 1.
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn llama_sieve_init_tail_free(z: f32, min_keep: usize) -> *mut llama_sampler {
@@ -516,11 +520,10 @@ pub extern "C-unwind" fn llama_sieve_init_p_less(normalised: bool) -> *mut llama
     construct(&P_LESS, c"?p-less", &[], || Some(PLess::new(normalised)))
 }
 
-/// Top-H: keeps the most candidates, in order of probability, whose entropy after normalisation is
-/// at most `alpha` times that of all; at least one (Potraghloo et al. 2025, arXiv:2509.02510). They
-/// are sorted as top-p sorts, with probabilities. Of equal candidates at the cut only some may be
-/// kept.
-/// llama.cpp does not have it. Disabled: `alpha` >= 1.
+/// Top-H: keeps as many of the most probable candidates as possible while their entropy, after
+/// normalisation, is at most `alpha` times that of all; at least one (Potraghloo et al. 2025,
+/// arXiv:2509.02510). They are sorted as by top-p, with probabilities. Of equal candidates at the
+/// cut only some may be kept. llama.cpp does not have it. Disabled: `alpha` >= 1.
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn llama_sieve_init_top_h(alpha: f32) -> *mut llama_sampler {
     construct(&TOP_H, c"?top-h", &[alpha], || TopH::new(alpha))
@@ -528,7 +531,7 @@ pub extern "C-unwind" fn llama_sieve_init_top_h(alpha: f32) -> *mut llama_sample
 
 /// Quadratic sampling, smoothing: replaces each logit by max - k d^2 + s d^3, with d its distance
 /// from the largest logit, d <= 0, k = `factor` (3 - `curve`) / 2 and s = `factor` (`curve` - 1) /
-/// 2 (kalomaze, text-generation-webui; KoboldCpp). `curve` 1 is a parabola; from 1 to 3 the logits
+/// 2 (kalomaze, text-generation-webui; KoboldCpp). `curve` 1 is a parabola. From 1 to 3 the logits
 /// stay in order. Masked candidates stay masked. llama.cpp does not have it. Disabled: `factor` <=
 /// 0.
 #[unsafe(no_mangle)]
@@ -541,8 +544,8 @@ pub extern "C-unwind" fn llama_sieve_init_quadratic(factor: f32, curve: f32) -> 
 /// Min-k: keeps the candidates before the steepest fall of the sorted logits, in their order. The
 /// fall after the first k is weighted by 1 / k. At least floor(`tau` / (largest - smallest + 1e-8))
 /// are kept, which matters if the logits are nearly equal (Ding et al. 2026, arXiv:2604.11012). The
-/// cut does not depend on a temperature before it. Equal candidates are kept or dropped together;
-/// masked ones do not count and are dropped. llama.cpp does not have it. Disabled: `tau` < 0.
+/// cut does not depend on a temperature before it. Equal candidates are kept or dropped together.
+/// Masked ones do not count and are dropped. llama.cpp does not have it. Disabled: `tau` < 0.
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn llama_sieve_init_min_k(tau: f32) -> *mut llama_sampler {
     construct(&MIN_K, c"?min-k", &[tau], || MinK::new(tau))

@@ -7,9 +7,9 @@ use crate::errors::{LLAMA_SIEVE_ERROR_PARAMS, LLAMA_SIEVE_OK};
 use crate::ffi::failure::{Failure, answer};
 use crate::trace::{self, Options};
 
-/// Receives a line of the trace: `len` bytes of JSON, without an end of line or a NUL, valid during
-/// the call, and the pointer that was registered with it. Called from any thread that samples,
-/// perhaps from several at once.
+/// A function that receives a line of the trace. Its arguments are `len` bytes of JSON, without a
+/// line end or a NUL, which are valid during the call, and the pointer that was registered with it.
+/// It is called from any thread that samples, perhaps from several at once.
 #[allow(non_camel_case_types)]
 pub type llama_sieve_trace_callback =
     Option<unsafe extern "C" fn(json: *const c_char, len: usize, user: *mut c_void)>;
@@ -21,15 +21,14 @@ pub type llama_sieve_trace_callback =
 /// variable LLAMA_SIEVE_TRACE has begun. There is only one trace at a time.
 ///
 /// `options` is NULL or a list with commas: `n=10`, the number of most probable candidates that are
-/// followed, at most 100; `text=off`, to omit texts, numbers of tokens, and the lengths of
-/// repetitions.
+/// followed, at most 100; `text=off`, to omit texts, token ids, and the lengths of repetitions.
 ///
 /// The callback may call the library, but not while it holds a lock that it takes itself: a batch
 /// calls it from several threads. Tokens that it samples are not traced. It must not throw or
 /// long-jump. In a child that it forks within a batch of several threads, it must not return: the
-/// batch never ends there, since the other threads are the parent's. When this function returns, no
-/// call of an earlier callback is running any more, unless one takes longer than ten seconds, or
-/// this is called from within one.
+/// batch never ends in the child, which does not have the other threads. When this function
+/// returns, no earlier callback is still running, unless one takes longer than ten seconds, or this
+/// function is called by one.
 ///
 /// Returns LLAMA_SIEVE_OK, or LLAMA_SIEVE_ERROR_PARAMS, with nothing changed, for unknown options.
 ///

@@ -60,7 +60,7 @@ pub enum Kind {
     Grammar,
     /// A regular expression.
     Pattern,
-    /// Texts, of which one is chosen.
+    /// Texts, one of which is chosen.
     Choice,
     /// A JSON Schema, and its options.
     Schema,

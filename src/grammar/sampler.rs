@@ -113,7 +113,7 @@ pub struct Grammar {
 /// The part of a grammar sampler that any thread may query.
 #[derive(Debug)]
 pub struct Slot {
-    /// The state of the grammar; `None` if there is no grammar, so that nothing is constrained.
+    /// The state of the grammar; `None` if there is no grammar, and nothing is constrained.
     core: Mutex<Option<Core>>,
     n_tokens: usize,
 }
@@ -344,8 +344,8 @@ impl Grammar {
         self
     }
 
-    /// Accepts a token, as `accept` does. Returns the token if llama.cpp's own sampler would throw
-    /// on it. That includes a token outside the vocabulary, which changes nothing, and every token
+    /// Accepts a token, like `accept`. Returns the token if llama.cpp's own sampler would throw on
+    /// it. That includes a token outside the vocabulary, which changes nothing, and every token
     /// after one that was not allowed. After a limit or an internal error every token is returned,
     /// so that a truncated text is not mistaken for a finished one.
     pub fn accept_for_host(&mut self, token: Token) -> Option<Refusal> {
@@ -580,9 +580,9 @@ impl Core {
         Ok(())
     }
 
-    /// Keeps only the tokens that end the generation. If there is none among several candidates,
-    /// one replaces the first. A single candidate is not replaced: a host passes one to check that
-    /// a token is allowed, and reads only its logit.
+    /// Keeps only the tokens that end the generation. If there are several candidates and none of
+    /// them is such a token, such a token replaces the first one. A single candidate is not
+    /// replaced: a host passes one to check whether a token is allowed, and reads only its logit.
     fn end_only(&self, candidates: &mut Candidates<'_>) {
         let tree = self.tree();
         let ends =

@@ -305,7 +305,7 @@ fn what_is_beyond_the_limits_is_so_again() {
 }
 
 /// When candidates are tested one by one, each of their characters is tested against many elements
-/// of the grammar. The walk that computes a mask tests the common beginnings of tokens only once.
+/// of the grammar. The walk that computes a mask tests the common prefixes of tokens only once.
 #[test]
 fn few_candidates_are_within_the_limits_where_their_mask_is() {
     const N: usize = 96;
@@ -354,7 +354,7 @@ fn the_cache_counts_what_has_grown() {
             grammar.slot().allowed();
             grammar.accept(a);
         }
-        // Grammars of other tests grow, too.
+        // Grammars of other tests grow as well.
         assert!(cache::stats().bytes < MAX_CACHE_BYTES as u64 + (4 << 20));
     }
     let of_masks = 80 * N * tree.n_tokens() / 8;
@@ -368,7 +368,7 @@ fn large(text: &str, tree: &Arc<VocabularyTree>) -> Grammar {
     Grammar::new(text.as_bytes(), b"root", Many, tree, |_| None).expect("a grammar")
 }
 
-/// Returns for each of the tokens 0 to 3 if the grammar allows it.
+/// Returns, for each of the tokens 0 to 3, true if the grammar allows it.
 fn of_four(grammar: &mut Grammar) -> [bool; 4] {
     let mask = grammar.slot().allowed();
     [0, 1, 2, 3].map(|token| mask.allows(token))

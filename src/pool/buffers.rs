@@ -65,7 +65,7 @@ impl Buffers {
         reserve(&mut self.first, n + BESIDE)
     }
 
-    /// Makes room as [`try_reserve`](Self::try_reserve) does, and also for making an array of
+    /// Makes room like [`try_reserve`](Self::try_reserve), and also for making an array of
     /// candidates in order.
     pub fn warm_up(&mut self, n: usize) -> Result<(), TryReserveError> {
         self.warm_up_to_sort(n);

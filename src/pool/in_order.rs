@@ -74,7 +74,7 @@ pub fn division_keeps_order(max: f32, by: f32) -> bool {
     by > 0.0 && by.is_finite() && (max / by).is_finite()
 }
 
-/// Tokens in descending order, of which none is chosen and whose array has not been made. A method
+/// Tokens in descending order. None of them is chosen, and their array has not been made. A method
 /// that changes the form takes it by value.
 #[derive(Debug)]
 pub struct InOrder<'p, 'a> {

@@ -41,8 +41,8 @@ pub enum Form<'p, 'a> {
     Whole(Whole<'p, 'a>),
     /// Tokens in descending order that are not sorted yet; none is chosen.
     InOrder(InOrder<'p, 'a>),
-    /// An array, which [`Pool::apply`] and [`Pool::array`] give access to; or candidates of which
-    /// one is already chosen.
+    /// An array, to which [`Pool::apply`] and [`Pool::array`] give access, or candidates one of
+    /// which is already chosen.
     Array,
 }
 
@@ -236,7 +236,7 @@ impl<'a> Pool<'a> {
         self.selected
     }
 
-    /// Chooses a candidate by index, or none.
+    /// Chooses the candidate with this index; `None` chooses no candidate.
     pub fn select(&mut self, index: Option<usize>) {
         self.selected = index;
     }

@@ -99,7 +99,7 @@ impl<'l> Pool<'l> {
         }
     }
 
-    /// Returns the logits of which the pool was made.
+    /// Returns the logits from which the pool was made.
     pub fn logits(&self) -> Logits<'l> {
         self.tokens.given.logits
     }

@@ -22,8 +22,8 @@ pub(super) struct Given<'a> {
     pub(super) bans_nan: bool,
 }
 
-/// The logits of all tokens of a vocabulary. The methods here only read them. Forms of a pool that
-/// may change them have methods of their own.
+/// The logits of all tokens of a vocabulary. Its public methods do not change a logit. Forms of a
+/// pool that may change logits have methods of their own.
 #[derive(Debug)]
 pub struct Tokens<'a> {
     pub(super) given: Given<'a>,

@@ -1,4 +1,4 @@
-//! All tokens of a vocabulary in the order of their ids, of which none is chosen. A pool begins in
+//! All tokens of a vocabulary in the order of their ids, none of which is chosen. A pool begins in
 //! this form.
 
 use std::ops::{Deref, DerefMut};
@@ -11,7 +11,7 @@ use crate::kernels::bitmap::{has, mask_column};
 use crate::kernels::layout::GROUP;
 use crate::token::{Token, TokenData, comparable};
 
-/// All tokens of a vocabulary in the order of their ids, of which none is chosen. A method that
+/// All tokens of a vocabulary in the order of their ids, none of which is chosen. A method that
 /// changes the form takes it by value.
 #[derive(Debug)]
 pub struct Whole<'p, 'a>(pub(super) &'p mut Pool<'a>);

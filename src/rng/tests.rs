@@ -17,8 +17,8 @@ fn xoroshiro128_plus_known_answers() {
     assert_eq!(Xoroshiro128Plus::from_state([0, 0]), None);
 }
 
-/// The recurrence of the authors, and their seeding by SplitMix64, are implemented independently
-/// here.
+/// The test has its own implementation of the authors' recurrence and of their seeding by
+/// SplitMix64.
 #[test]
 fn a_seed_begins_the_published_stream_and_a_state_goes_on() {
     for seed in [0, 1, 42, 0xFFFF_FFFF, u64::MAX] {

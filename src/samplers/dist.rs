@@ -2,12 +2,12 @@
 //!
 //! Probabilities are `exp(logit - max)` divided by their sum, which is added in array order in
 //! `double`. One `double` of std::mt19937 is drawn per non-empty array. Builds before b10355 draw
-//! nothing for a single candidate; the [`HostProfile`] says which applies. The choice is the first
+//! nothing for a single candidate. The [`HostProfile`] says which applies. The choice is the first
 //! candidate at which the running sum reaches draw * sum.
 //!
 //! The sum equals the sequential one, bit for bit. The running sum is kept for every block of
-//! candidates, so that the choice is a binary search. Candidates are added one by one only if the
-//! draw is within the rounding error of the boundary between two candidates. `p` is the quotient in
+//! candidates, so the choice is a binary search. Candidates are added one by one only if the draw
+//! is within the rounding error of the boundary between two candidates. `p` is the quotient in
 //! `double`, or the product with the inverse if that gives the same `float`.
 
 use std::ffi::CStr;

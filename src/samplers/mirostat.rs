@@ -4,10 +4,10 @@
 //! Both versions sort all candidates, cut, draw with std::discrete_distribution on std::mt19937 (no
 //! draw for a single candidate), and move their bound `mu`, which starts at twice the target, by
 //! `eta` times the error. Version 1 estimates from the first `m` candidates how fast probabilities
-//! fall (Zipf's law) and computes how many to keep; version 2 keeps those of surprisal up to `mu`.
+//! fall (Zipf's law) and computes how many to keep. Version 2 keeps those of surprisal up to `mu`.
 //!
 //! The sum over all candidates is found without sorting (see [`DescendingSum`]). Only the kept
-//! candidates are then sorted; most of them were already selected for the sum. Version 2 takes one
+//! candidates are then sorted. Most of them were already selected for the sum. Version 2 takes one
 //! `log2` per candidate that it keeps.
 
 use std::ffi::CStr;

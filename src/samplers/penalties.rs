@@ -26,8 +26,8 @@ use crate::token::{Token, TokenData};
 /// order.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Factors {
-    /// Divides a logit above 0, multiplies one at or below 0, so that a factor above 1 decreases
-    /// the logit. 1 disables.
+    /// The number by which a logit above 0 is divided, and one at or below 0 multiplied. A number
+    /// above 1 thus decreases the logit. 1 disables.
     pub repeat: f32,
     /// The penalty subtracted once per occurrence. 0 disables.
     pub freq: f32,
@@ -59,8 +59,8 @@ impl Factors {
         self.repeated(logit) - self.of_count::<FUSED>(count as f32, self.present)
     }
 
-    /// Returns the penalised logit of the token whose count is negative. llama.cpp penalises it,
-    /// too.
+    /// Returns the penalised logit of the token whose count is negative. llama.cpp also penalises
+    /// such a token.
     fn owed(&self, logit: f32, count: i32) -> f32 {
         let (count, present) = (count as f32, 0.0 * self.present);
         let penalty = match fuses(Fused::Penalty) {

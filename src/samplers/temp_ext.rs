@@ -193,8 +193,9 @@ impl Sampler for TempExt {
 /// Computes the probabilities of sorted candidates with infinite logits in `double`, with
 /// exponentials stored as `float` in between.
 ///
-/// Unlike a NaN in the input, a NaN here does not count as masked: an infinite temperature turns
-/// minus infinity into NaN, and all probabilities become NaN, as in the built-in.
+/// Unlike a NaN in the input, a NaN that arises in this function does not count as masked: an
+/// infinite temperature turns minus infinity into NaN, and all probabilities become NaN, as in the
+/// built-in.
 // In bounds: the caller has more than one candidate.
 fn softmax_f64(data: &mut [TokenData]) {
     let max = f64::from(data[0].logit);

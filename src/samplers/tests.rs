@@ -102,9 +102,9 @@ fn chains() -> Vec<(&'static str, Vec<Ways>)> {
     ]
 }
 
-/// Applies a chain to a pool, and an equal chain to the array of the same logits. Checks that both
-/// leave the same candidates. Returns the number of bytes in the pool's buffers before its array
-/// was read.
+/// Applies a chain to a pool, and an identical chain to the array of the same logits. Checks that
+/// both leave the same candidates. Returns the number of bytes in the pool's buffers before its
+/// array was read.
 fn compare_ways(name: &str, mut chain: Vec<Ways>, logits: &[f32]) -> usize {
     let mut buffers = Buffers::default();
     let mut pool = Pool::new(logits, &mut buffers);

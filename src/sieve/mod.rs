@@ -167,7 +167,7 @@ impl Sieve {
     }
 
     /// Adds a token that has become part of the text to the history. The sieve need not have chosen
-    /// the token; it may belong to a prompt, for example.
+    /// the token. It may belong to a prompt, for example.
     pub fn accept(&mut self, token: Token) {
         self.history.accept(token);
         fault::point();
@@ -248,7 +248,7 @@ impl Sieve {
     ///
     /// NaN counts as minus infinity, a banned token. A logit of plus infinity has the effect that
     /// it has on llama.cpp's chain, which then draws by probabilities that are NaN. Fails if there
-    /// is no logit, or if none is above minus infinity after bias and penalties; the random stream
+    /// is no logit, or if none is above minus infinity after bias and penalties. The random stream
     /// then does not advance. Also fails if the drawn token has a logit of minus infinity.
     pub fn sample<'l>(&mut self, logits: impl Into<Logits<'l>>) -> Result<Token, Error> {
         let logits = logits.into();

@@ -295,7 +295,7 @@ impl Sieve {
         self.set_member(slot, boxed)
     }
 
-    /// Puts a boxed sampler into a slot, as [`set_sampler`](Self::set_sampler) does.
+    /// Puts a boxed sampler into a slot, like [`set_sampler`](Self::set_sampler).
     pub(crate) fn set_member(
         &mut self,
         slot: usize,

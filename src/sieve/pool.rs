@@ -35,7 +35,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// The stack size of a thread. It is set explicitly, since RUST_MIN_STACK would otherwise be read.
 const STACK: usize = 2 << 20;
 
-/// Returns the pool. It has `helpers` threads, at most one per processor; it has more if it was
+/// Returns the pool. It has `helpers` threads, at most one per processor. It has more if it was
 /// already larger, and fewer if no more can be started. `None` if no thread can be started, and in
 /// a forked child: the parent's threads do not exist there, and locks that they held stay locked.
 pub(super) fn of(helpers: usize) -> Option<Arc<ThreadPool>> {

@@ -218,7 +218,7 @@ fn one_of<T: Copy>(name: &str, number: u32, values: &[T]) -> Result<T, Error> {
     value.ok_or_else(|| Error::State(format!("{name} of the state is {number}")))
 }
 
-/// Reads a state that this or an earlier version wrote; everything except the parameters is
+/// Reads a state that this or an earlier version wrote. Everything except the parameters is
 /// checked.
 // In bounds: the bytes are not shorter than `HEAD` and `SUM`, and the length of the part between
 // was checked.
@@ -401,10 +401,10 @@ impl Sieve {
         Ok(())
     }
 
-    /// Restores a saved state as [`load`](Self::load) does, but with the parameters of the sieve
-    /// that wrote `bytes`, and thus with its generator. Also fails, and changes nothing, for a
-    /// state of an earlier version, which has no parameters, and for parameters that
-    /// [`new`](Self::new) would refuse.
+    /// Restores a saved state like [`load`](Self::load), but with the parameters of the sieve that
+    /// wrote `bytes`, and thus with its generator. Also fails, and changes nothing, for a state of
+    /// an earlier version, which has no parameters, and for parameters that [`new`](Self::new)
+    /// would refuse.
     pub fn load_with_params(&mut self, bytes: &[u8]) -> Result<(), Error> {
         let state = read(bytes)?;
         let Some(params) = state.params else {

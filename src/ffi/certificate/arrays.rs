@@ -104,8 +104,8 @@ pub(super) struct Shape {
     /// The width of the random part of a logit. The rest of the range from -8 to 8 is a part that
     /// descends from candidate to candidate, so that the array is sorted faster.
     scatter: f32,
-    /// True if every fourth candidate has the logit of an earlier one: the order of ties is
-    /// compared, too.
+    /// True if every fourth candidate has the logit of an earlier one, so the order of ties is also
+    /// compared.
     tied: bool,
     sorted: bool,
     ids_backward: bool,

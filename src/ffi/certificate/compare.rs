@@ -1,4 +1,4 @@
-//! A comparison of two samplers side by side.
+//! Compares two samplers on the same arrays.
 
 use std::ffi::c_int;
 use std::mem::transmute;
@@ -55,8 +55,8 @@ impl Drop for Pair {
 
 impl Pair {
     /// Applies both samplers to these arrays, one after the other. Then repeats that on a few
-    /// arrays with clones of both, with both after they have got the state of their clones, and
-    /// with both after a reset.
+    /// arrays with clones of both, with both after the state of their clones was copied to them,
+    /// and with both after a reset.
     ///
     /// # Safety
     /// The samplers are live or NULL; `copy` is their host's `llama_sampler_copy`.
@@ -86,8 +86,8 @@ impl Pair {
         }
     }
 
-    /// Runs `work` with clones of both samplers, with both after they have got the state of their
-    /// clones, and with both after a reset.
+    /// Runs `work` with clones of both samplers, with both after the state of their clones was
+    /// copied to them, and with both after a reset.
     ///
     /// # Safety
     /// The samplers are live; `copy` is their host's `llama_sampler_copy`.
@@ -196,7 +196,8 @@ pub(super) fn differ<T>(code: c_int, size: usize) -> Result<T, Difference> {
 /// The host's `llama_sampler_copy`.
 pub(super) type CopyTo = unsafe extern "C-unwind" fn(*const llama_sampler, *mut llama_sampler);
 
-/// Returns a copy of a sampler made by its own function; NULL if it has none.
+/// Returns a clone of a sampler, made by the sampler's own function; NULL if there is no such
+/// function.
 ///
 /// # Safety
 /// `smpl` is live or NULL.

@@ -38,8 +38,8 @@ pub use codes::*;
 use compare::*;
 use kinds::*;
 
-/// Compares this library's sampler with the host's own of that name: the shorter form of
-/// llama_sieve_certify_build, for a build that is not known.
+/// Compares this library's sampler with the host's own of the same name, like
+/// llama_sieve_certify_build for an unknown build.
 ///
 /// # Safety
 /// `sampler_name` is NULL or a C string.
@@ -54,7 +54,7 @@ pub unsafe extern "C-unwind" fn llama_sieve_certify(sampler_name: *const c_char)
 /// stays loaded.
 ///
 /// Arguments of constructors depend on the host's build. `build` is its number, which is used
-/// unless the host's exports rule it out; if it is 0 or less, the function tries to determine the
+/// unless the host's exports rule it out. If it is 0 or less, the function tries to determine the
 /// build. The environment variable LLAMA_SIEVE_HOST has precedence.
 ///
 /// Returns LLAMA_SIEVE_OK if all results were equal, bit for bit; LLAMA_SIEVE_CERTIFY_* (above 0)
@@ -137,7 +137,7 @@ fn copy_to(host: &Host) -> Result<CopyTo, String> {
     Ok(host_function!(host, c"llama_sampler_copy", CopyTo))
 }
 
-/// The samplers that sort, at least on some arrays, so that the order of ties is the sort's.
+/// The samplers that sort, at least on some arrays, and leave ties in the order of the sort.
 const SORTING: [&str; 8] = [
     "top-k",
     "top-p",
@@ -157,7 +157,7 @@ struct Trials {
     kind: &'static Kind,
     constructor: Address,
     free: Free,
-    /// The host's `llama_sampler_copy`; older hosts have none.
+    /// The host's `llama_sampler_copy`; `None` for older hosts.
     copy: Option<CopyTo>,
     arrays: Vec<Array>,
     few: Vec<Array>,

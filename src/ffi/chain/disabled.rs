@@ -21,7 +21,7 @@ use crate::token::TokenData;
 type InitTopK = unsafe extern "C-unwind" fn(i32) -> *mut llama_sampler;
 type InitTypical = unsafe extern "C-unwind" fn(f32, usize) -> *mut llama_sampler;
 
-/// The vtable of the host's disabled samplers; NULL if it has none.
+/// The vtable of the host's disabled samplers; NULL if there is no such vtable.
 #[derive(Clone, Copy)]
 pub(super) struct Disabled(*const llama_sampler_i);
 

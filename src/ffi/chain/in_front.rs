@@ -1,6 +1,6 @@
-//! Samples chains without the host's array, if all their members are this library's. It is for a
-//! library that replaces the host's own functions. If this is not possible, nothing has run, and
-//! the host's own function is to be called.
+//! Samples chains without the host's array, if all their members are this library's. This module is
+//! for a library that replaces the host's own functions. If one of its functions cannot do its
+//! work, no member has run, and the caller must call the host's own function.
 
 use std::sync::atomic::AtomicU64;
 
@@ -97,7 +97,7 @@ pub enum Sampled<'a> {
     Nothing(&'a AtomicU64),
 }
 
-/// Samples as llama_sampler_sample does, if all members of the chain are this library's and `may`
+/// Samples like llama_sampler_sample, if all members of the chain are this library's and `may`
 /// returns true for the chain's [`note`]. Every member accepts the token. `None` if the host's own
 /// function is to be called.
 ///
@@ -240,10 +240,10 @@ pub unsafe fn checks(smpl: *const llama_sampler) {
     }
 }
 
-/// Does the work of llama_sampler_apply, and writes it to the trace, for a chain whose members are
-/// all this library's; for calls that are not part of those above. Returns false if nothing was
-/// done, as without a trace or for a chain with other members. Then the host's own function is to
-/// be called.
+/// Applies a chain like llama_sampler_apply, and writes the call to the trace, if all members are
+/// this library's. It is for calls that the functions above do not make. Returns false if it did
+/// nothing, for example without a trace or for a chain with other members. The caller must then
+/// call the host's own function.
 ///
 /// # Safety
 /// `chain` is NULL or a live sampler of any host, `array` NULL or a valid array; no other thread
@@ -274,7 +274,7 @@ fn traced_before(workspace: &Workspace) -> (Option<traced::Refused>, u64) {
     }
 }
 
-/// Copies of the members of a chain, freed when this is dropped.
+/// Copies of the members of a chain, freed on drop.
 struct Copies {
     members: Vec<Member>,
     free: Free,
@@ -382,8 +382,9 @@ fn are_ours(members: &[Member]) -> bool {
     !members.is_empty() && members.iter().all(|member| member.own.is_some())
 }
 
-/// Returns the logits of output `idx`, if no backend has sampled from them, and the members of the
-/// chain, if all of them are this library's, so that no backend runs a part of it.
+/// Returns the logits of output `idx` and the members of the chain. `None` if a backend has sampled
+/// from the logits, or if a member is not this library's, since a backend may then run a part of
+/// the chain.
 ///
 /// # Safety
 /// As for [`sample`]; the logits do not change during `'a`.

@@ -57,9 +57,9 @@ pub unsafe fn switched_off(smpl: *const llama_sampler) -> Option<bool> {
     disabled.is_known().then(|| disabled.has(iface))
 }
 
-/// Samples as llama_sampler_sample does, with the same arguments: the chain selects a token among
-/// the logits of output `idx` (-1: the last), and every member accepts it. The token is the same,
-/// but no array of the whole vocabulary is filled.
+/// Samples like llama_sampler_sample, with the same arguments: the chain selects a token among the
+/// logits of output `idx` (-1: the last), and every member accepts it. The token is the same, but
+/// no array of the whole vocabulary is filled.
 ///
 /// `chain` is a llama_sampler_chain, or a single sampler, of this library's samplers, built-ins and
 /// others in any order. If the context has already sampled on a backend (llama_set_sampler), or the
@@ -118,9 +118,9 @@ pub unsafe extern "C-unwind" fn llama_sieve_chain_sample(
 
 /// Selects a token with the chain among `n_vocab` logits, indexed by token, which are only read.
 /// The token is not accepted: call llama_sampler_accept once it is known to be kept. Every member
-/// takes part, even if llama_set_sampler has once given it to a backend. With fewer logits than its
-/// vocabulary has tokens, a token trie or a grammar may put back a token beyond them, as on an
-/// array, and so select it.
+/// takes part, even if llama_set_sampler has once given it to a backend. If there are fewer logits
+/// than the vocabulary has tokens, a token trie or a grammar may put back a token beyond them, as
+/// on an array, and so select it.
 ///
 /// Returns the token, or a negative error: chain or logits NULL, `n_vocab` <= 0, no host, and those
 /// of llama_sieve_chain_sample.
@@ -139,7 +139,7 @@ pub unsafe extern "C-unwind" fn llama_sieve_chain_sample_logits(
     unsafe { sample_raw(CALL, chain, logits, n_vocab, Logits::F32) }
 }
 
-/// Selects a token as llama_sieve_chain_sample_logits does, from logits in IEEE half precision.
+/// Selects a token like llama_sieve_chain_sample_logits, from logits in IEEE half precision.
 ///
 /// # Safety
 /// As for llama_sieve_chain_sample_logits.
@@ -155,8 +155,8 @@ pub unsafe extern "C-unwind" fn llama_sieve_chain_sample_f16(
     unsafe { sample_raw(CALL, chain, logits, n_vocab, Logits::F16) }
 }
 
-/// Selects a token as llama_sieve_chain_sample_logits does, from logits in bfloat16, the upper half
-/// of a float.
+/// Selects a token like llama_sieve_chain_sample_logits, from logits in bfloat16, the upper half of
+/// a float.
 ///
 /// # Safety
 /// As for llama_sieve_chain_sample_logits.
@@ -173,12 +173,12 @@ pub unsafe extern "C-unwind" fn llama_sieve_chain_sample_bf16(
 }
 
 /// Selects one token for each of `n` chains, each from its own `n_vocab` logits, on the calling
-/// thread and at most `n_threads` - 1 threads of the library; with 0 or 1 only on the calling
+/// thread and at most `n_threads` - 1 threads of the library. With 0 or 1 only on the calling
 /// thread. Nothing is accepted. Chains with a member that is not this library's run on the calling
 /// thread, after the others. The tokens do not depend on the number of threads.
 ///
-/// Not with `n_threads` above 1 from a constructor that runs inside `dlopen`: a new thread waits
-/// for the dynamic linker's lock, which the caller holds.
+/// Do not pass an `n_threads` above 1 in a constructor that runs inside `dlopen`: a new thread
+/// waits for the dynamic linker's lock, which the caller holds.
 ///
 /// Writes to `out[i]` the token of chain i or its negative error. Returns LLAMA_SIEVE_OK if every
 /// chain gave a token, otherwise the first error in `out`, whose text llama_sieve_last_error
@@ -219,10 +219,10 @@ pub unsafe extern "C-unwind" fn llama_sieve_chain_sample_batch(
 }
 
 /// Writes the candidates that the last token of this chain was drawn from, as the built-in chain
-/// would have left them: at most `cap` to `out`. Returns how many there are, which may be more.
+/// would have left them: at most `cap` to `out`. Returns their total number, which may be larger.
 ///
 /// The last token is that of the last llama_sieve_chain_sample, _logits, _f16 or _bf16 on this
-/// thread, which must have been with this chain; otherwise the function returns 0, and the last
+/// thread, which must have been with this chain. Otherwise the function returns 0, and the last
 /// error says why. It also returns 0 if the host's own llama_sampler_sample was called. The caller
 /// must not have changed the logits since, from which candidates may be computed again. A new chain
 /// at the address of a freed one must sample first.
@@ -232,7 +232,7 @@ pub unsafe extern "C-unwind" fn llama_sieve_chain_sample_batch(
 ///
 /// # Safety
 /// `out` is NULL or has room for `cap` elements; the logits that the last token was sampled from
-/// are there and unchanged.
+/// still exist and are unchanged.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llama_sieve_chain_candidates(
     chain: *mut llama_sampler,
@@ -410,8 +410,8 @@ fn chosen(pool: &mut Pool<'_>) -> Result<Token, Failure> {
     Ok(outcome(pool)?)
 }
 
-/// The argument of [`run`] that makes NaN count as minus infinity, as documented for the functions
-/// here.
+/// The argument of [`run`] that makes NaN count as minus infinity, as the functions of this module
+/// document.
 const BANS_NAN: bool = true;
 
 /// Runs the listed members, which are those of `chain`, and returns the result of `then` for the
@@ -656,7 +656,8 @@ unsafe fn take_back(array: &llama_token_data_array, pool: &mut Pool<'_>) -> Resu
     Ok(())
 }
 
-/// Appends the members of a chain, with those of nested chains, or the one sampler.
+/// Appends the members of a chain, with those of nested chains; for any other sampler, appends the
+/// sampler itself.
 ///
 /// # Safety
 /// `smpl` is a live sampler of the host that `host` belongs to.

@@ -30,7 +30,7 @@ use crate::trace::{self, Ask, Name, Observer, Watch};
 
 const CALL: &str = "the trace";
 
-/// The most bytes of a token's text.
+/// The maximum number of bytes of a token's text.
 const LONGEST: usize = 1 << 16;
 
 /// A token whose line has not yet been written.
@@ -137,7 +137,7 @@ pub(super) fn sequence_of(members: &[Member]) -> u64 {
     members.iter().rev().find_map(number).unwrap_or_else(place)
 }
 
-/// Takes the waiting token of the last run. It is to be passed to [`again`].
+/// Takes the waiting token of the last run, which the caller passes to [`again`].
 pub(super) fn before() -> Option<Refused> {
     let waiting = trace::is_on().then(take).flatten()?;
     let token = waiting.observer.token();
@@ -191,8 +191,7 @@ pub(super) unsafe fn checks(grammar: *const llama_sampler) {
     put(waiting);
 }
 
-/// Writes the line of the waiting token. If the host returned another token than that, the line
-/// says so.
+/// Writes the line of the waiting token. If the host returned a different token, the line says so.
 ///
 /// # Safety
 /// `ctx` is NULL or a live context of the bound host.
@@ -207,8 +206,7 @@ pub(super) unsafe fn deliver(ctx: *mut llama_context, token: Option<Token>) {
 }
 
 impl Waiting {
-    /// Writes the line of this token. If the host returned another token than this one, the line
-    /// says so.
+    /// Writes the line of this token. If the host returned a different token, the line says so.
     ///
     /// # Safety
     /// As for [`deliver`].
@@ -358,7 +356,7 @@ pub(super) unsafe fn looked_at(array: *const llama_token_data_array) {
     }
 }
 
-/// The most tokens of a vocabulary for which logits are read from an array.
+/// The maximum number of tokens of a vocabulary for which logits are read from an array.
 const MOST_TOKENS: usize = 1 << 22;
 
 const ARRAY: Argument = argument!("data", "size", MOST_TOKENS);

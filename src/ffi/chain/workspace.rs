@@ -113,8 +113,8 @@ fn cleared<T>(list: &mut Vec<T>, n: usize) -> Result<(), TryReserveError> {
 
 lent_per_thread!(Workspace, Lists);
 
-/// The thread's data, borrowed until this is dropped. A nested call, which a member may make, gets
-/// data of its own.
+/// The thread's data, borrowed until this guard is dropped. A nested call, which a member may make,
+/// gets data of its own.
 pub(super) struct Taken<T: Lent>(ManuallyDrop<Box<T>>);
 
 impl<T: Lent> Taken<T> {

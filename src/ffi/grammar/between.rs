@@ -10,11 +10,11 @@ use crate::ffi::host::llama_h::llama_sampler;
 use crate::grammar::{TooFar, limits};
 use crate::token::Token;
 
-/// The most tokens that llama_sieve_grammar_rollback takes back.
+/// The maximum number of tokens that llama_sieve_grammar_rollback takes back.
 pub const LLAMA_SIEVE_GRAMMAR_MAX_ROLLBACK: usize = 1024;
 const _: () = assert!(LLAMA_SIEVE_GRAMMAR_MAX_ROLLBACK == limits::MAX_ROLLBACK);
-/// The most bytes that llama_sieve_grammar_forced returns, not counting the rest of the last
-/// character.
+/// The maximum number of bytes that llama_sieve_grammar_forced returns, not counting the rest of
+/// the last character.
 pub const LLAMA_SIEVE_GRAMMAR_MAX_FORCED: usize = 65_536;
 const _: () = assert!(LLAMA_SIEVE_GRAMMAR_MAX_FORCED == limits::MAX_FORCED);
 
@@ -27,11 +27,11 @@ const BYTES: Argument = argument!("bytes", "cap");
 ///
 /// The last LLAMA_SIEVE_GRAMMAR_MAX_ROLLBACK tokens that were accepted since the sampler was made,
 /// reset, or cloned can be taken back; fewer if their states take more than 4 MiB, which no common
-/// grammar needs. While a lazy grammar waits, those before a clone can be, too. For more, and after
-/// an internal error, returns LLAMA_SIEVE_ERROR_SIZE, and nothing changes; for NULL and other
-/// samplers, another LLAMA_SIEVE_ERROR_*. Only the grammar is changed: the caller must rewind the
-/// other samplers of a chain and the context's memory. Does nothing for an empty grammar, which
-/// constrains nothing.
+/// grammar needs. While a lazy grammar waits, tokens accepted before a clone can be taken back as
+/// well. For more, and after an internal error, returns LLAMA_SIEVE_ERROR_SIZE, and nothing
+/// changes. For NULL and other samplers, another LLAMA_SIEVE_ERROR_*. Only the grammar is changed:
+/// the caller must rewind the other samplers of a chain and the context's memory. Does nothing for
+/// an empty grammar, which constrains nothing.
 ///
 /// # Safety
 /// `smpl` is NULL or a live sampler.
@@ -60,9 +60,9 @@ pub unsafe extern "C" fn llama_sieve_grammar_rollback(
 /// Returns how many tokens of a draft a grammar allows after the text so far, one after the other:
 /// the index of the first that is not allowed, or `n`. Changes nothing.
 ///
-/// A lazy grammar that waits allows every token until its trigger is found among them; a token that
-/// ends the generation is allowed where the text is complete. The whole draft may take
-/// LLAMA_SIEVE_GRAMMAR_MAX_STEPS, as one token may; tokens beyond that count as not allowed.
+/// A lazy grammar that waits allows every token until its trigger is found in the draft. A token
+/// that ends the generation is allowed where the text is complete. The whole draft may take
+/// LLAMA_SIEVE_GRAMMAR_MAX_STEPS, as one token may. Tokens beyond that count as not allowed.
 /// Returns 0 if the constraint is dead, and, with an error, for NULL, for other samplers, and if
 /// `tokens` cannot have `n` elements. May be called from any thread.
 ///

@@ -1,18 +1,18 @@
 //! Grammars that transparently replace a host's own, with the behaviour that it relies on.
 //!
 //! They differ from the other grammars of this library when a token that is not allowed is
-//! accepted. The built-in throws then, and so does the host's own code here: a grammar of the host
-//! that allows nothing accepts the token, and is freed while the exception passes. The message
-//! depends only on the token, so neither the client's grammar nor the earlier tokens are needed.
-//! Where the built-in would end the process or never return, this library's grammar becomes dead.
-//! After a limit or an internal error, the host's code throws at the next token, since a server
-//! must not mistake a truncated text for a finished one.
+//! accepted. The built-in then throws. This library makes the host's own code throw as well: a
+//! grammar of the host that allows nothing accepts the token, and is freed while the exception
+//! passes. The message depends only on the token, so neither the client's grammar nor the earlier
+//! tokens are needed. Where the built-in would end the process or never return, this library's
+//! grammar becomes dead. After a limit or an internal error, the host's code throws at the next
+//! token, since a server must not mistake a truncated text for a finished one.
 //!
 //! This library's grammar is used if comparisons have shown that the host's own gives the same
 //! results: see `proof`. A grammar whose first tokens cannot be found within the limits is left to
 //! the host, if its constructor returns. The host's own constructor checks each text, called with
-//! the program's arguments. A text that it refuses is refused, with its exception or NULL;
-//! otherwise its result is freed at once. It is not called for a text on which it may hang: see
+//! the program's arguments. A text that it refuses is refused, with its exception or NULL.
+//! Otherwise its result is freed at once. It is not called for a text on which it may hang: see
 //! [`host_work`](crate::grammar::host_work).
 //!
 //! The grammar that throws is lazy and waits for the token. Since the token triggers it, it skips
@@ -200,7 +200,7 @@ unsafe fn refuses(
     Owned(theirs, functions.free).0.is_null()
 }
 
-/// The most bytes of a word or pattern, since `std::regex` parses it recursively.
+/// The maximum number of bytes of a word or pattern, since `std::regex` parses it recursively.
 const MOST_OF_A_PATTERN: usize = 2000;
 
 /// Returns a digest that identifies the arguments of the host's constructor; `None` if a word or

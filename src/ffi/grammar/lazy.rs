@@ -11,39 +11,39 @@ use crate::grammar::limits;
 use crate::grammar::triggers::Triggers as Patterns;
 use crate::token::Token;
 
-/// The most bytes of all trigger words, or of all trigger patterns, of a lazy grammar.
+/// The maximum number of bytes of all trigger words, or of all trigger patterns, of a lazy grammar.
 pub const LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_TEXT: usize = 1_048_576;
 const _: () = assert!(LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_TEXT == limits::MAX_TRIGGER_TEXT);
-/// The most states of all trigger patterns, repetitions written out. (std::regex allows 100000 for
-/// one.) It is also the limit for the number of words or patterns.
+/// The maximum number of states of all trigger patterns, repetitions written out. (std::regex
+/// allows 100000 for one.) It is also the limit for the number of words or patterns.
 pub const LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_STATES: usize = 262_144;
 const _: () = assert!(LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_STATES == limits::MAX_TRIGGER_STATES);
-/// The deepest nesting of parentheses in a trigger pattern.
+/// The maximum nesting depth of parentheses in a trigger pattern.
 pub const LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_DEPTH: usize = 100;
 const _: () = assert!(LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_DEPTH == limits::MAX_TRIGGER_DEPTH);
-/// The most steps that one token may take while its grammar waits for a trigger, for all patterns
-/// together.
+/// The maximum number of steps that one token may take while its grammar waits for a trigger, for
+/// all patterns together.
 pub const LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_STEPS: usize = 4_194_304;
 const _: () = assert!(LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_STEPS == limits::MAX_TRIGGER_STEPS);
-/// The most bytes of trigger patterns that are cached for later grammars, with the states that may
-/// be added while texts are read.
+/// The maximum number of bytes of trigger patterns that are cached for later grammars, with the
+/// states that may be added while texts are read.
 pub const LLAMA_SIEVE_GRAMMAR_TRIGGER_CACHE_BYTES: usize = 33_554_432;
 const _: () = assert!(LLAMA_SIEVE_GRAMMAR_TRIGGER_CACHE_BYTES == limits::MAX_TRIGGER_CACHE);
-/// The most sets of trigger patterns that are cached.
+/// The maximum number of sets of trigger patterns that are cached.
 pub const LLAMA_SIEVE_GRAMMAR_TRIGGER_CACHE_SETS: usize = 64;
 const _: () = assert!(LLAMA_SIEVE_GRAMMAR_TRIGGER_CACHE_SETS == limits::MAX_TRIGGERS_CACHED);
-/// The most trigger tokens of a lazy grammar.
+/// The maximum number of trigger tokens of a lazy grammar.
 pub const LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_TOKENS: usize = 1_048_576;
-/// The most bytes of a text in which a lazy grammar waits for its trigger.
+/// The maximum number of bytes of a text in which a lazy grammar waits for its trigger.
 pub const LLAMA_SIEVE_GRAMMAR_MAX_WAITING_TEXT: usize = 268_435_456;
 const _: () = assert!(LLAMA_SIEVE_GRAMMAR_MAX_WAITING_TEXT == limits::MAX_WAITING_TEXT);
 
 /// Makes a grammar sampler that allows everything until one of the words occurs in the text, or one
 /// of the tokens is accepted. The grammar then begins with that word, or with that token.
 ///
-/// It replaces llama.cpp's deprecated constructor, which makes one pattern of all words; it
-/// otherwise works as llama_sieve_init_grammar_lazy_patterns. If `trigger_words` is NULL, there are
-/// none, and their number is ignored.
+/// The function replaces llama.cpp's deprecated constructor, which makes one pattern of all words.
+/// Otherwise it works like llama_sieve_init_grammar_lazy_patterns. If `trigger_words` is NULL,
+/// there are no words, and their number is ignored.
 ///
 /// # Safety
 /// As for `llama_sieve_init_grammar`; the words are NULL or as many C strings, the tokens NULL or
@@ -135,10 +135,10 @@ pub(super) unsafe fn of_patterns(
 /// accepted text, or one of the tokens is accepted.
 ///
 /// With a token, the grammar begins with it. With a pattern, it begins at the first group that is
-/// not empty, or otherwise where the match begins; it reads the text from there, even from within a
-/// token. Patterns are tried in the order given, in the notation of std::regex (ECMAScript, on
-/// bytes, in the C locale); one that begins with ^ and ends with $ is first matched against the
-/// whole text.
+/// not empty, or otherwise where the match begins. It reads the text from there, even from within a
+/// token. Patterns are tried in the order given. Their syntax is that of std::regex (ECMAScript, on
+/// bytes, in the C locale). A pattern that begins with ^ and ends with $ is first matched against
+/// the whole text.
 ///
 /// Returns NULL, and llama_sieve_last_error says why, if llama_sieve_init_grammar would, if a
 /// pattern is NULL or not a regular expression, if a list is NULL although its number is not 0, and
@@ -179,7 +179,7 @@ fn lazy(
 }
 
 /// Returns the words or patterns and the tokens of the triggers. If the list of words is NULL,
-/// there are none.
+/// there are no words.
 ///
 /// # Safety
 /// As for the constructors; the strings live for `'a`.

@@ -22,7 +22,7 @@ use crate::token::Token;
 
 pub(in crate::ffi) static GRAMMAR: Vtable = vtable::<Grammar>();
 
-/// How the sampler of a grammar is made.
+/// The options for making the sampler of a grammar.
 pub(super) struct Making<'a> {
     /// Makes a sampler of the host's type from the grammar.
     pub(super) into_host: &'a dyn Fn(Grammar) -> Result<*mut llama_sampler, Failure>,
@@ -40,7 +40,7 @@ pub(super) struct Notes {
     pub(super) known: RefCell<Option<Arc<Known>>>,
     /// True if finding the first tokens exceeds the limits.
     pub(super) exceeds: Cell<bool>,
-    /// Properties of its text in which builds of llama.cpp differ.
+    /// Properties of the grammar's text that builds of llama.cpp treat differently.
     pub(super) about: Cell<Option<About>>,
 }
 

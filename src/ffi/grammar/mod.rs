@@ -33,61 +33,63 @@ use crate::ffi::trie::llama_sieve_cache_stats;
 use crate::grammar::sampler::Slot;
 use crate::grammar::{Grammar, cache, limits};
 
-/// The most bytes of a grammar's text.
+/// The maximum number of bytes of a grammar's text.
 pub const LLAMA_SIEVE_GRAMMAR_MAX_TEXT: usize = 8_388_608;
 const _: () = assert!(LLAMA_SIEVE_GRAMMAR_MAX_TEXT == limits::MAX_TEXT);
-/// The most elements of a grammar's rules. The content of a counted repetition counts once.
+/// The maximum number of elements of a grammar's rules. The content of a counted repetition counts
+/// once.
 pub const LLAMA_SIEVE_GRAMMAR_MAX_ELEMENTS: usize = 4_194_304;
 const _: () = assert!(LLAMA_SIEVE_GRAMMAR_MAX_ELEMENTS == limits::MAX_ELEMENTS);
-/// The most rules of a grammar, those that groups and repetitions make included.
+/// The maximum number of rules of a grammar, those that groups and repetitions make included.
 pub const LLAMA_SIEVE_GRAMMAR_MAX_RULES: usize = 1_048_576;
 const _: () = assert!(LLAMA_SIEVE_GRAMMAR_MAX_RULES == limits::MAX_RULES);
-/// The most repetitions of one `{m,n}`. llama.cpp allows 2,000, and as many rules from nested
-/// repetitions. A text that it accepts means the same here. A text that it refuses for their number
-/// is read here with numbers up to this limit, whatever their product.
+/// The maximum number of repetitions in one `{m,n}`. llama.cpp allows 2,000, and as many rules from
+/// nested repetitions. A text that llama.cpp accepts has the same meaning in this library. A text
+/// that llama.cpp refuses because of these limits may have numbers up to this one, whatever their
+/// product.
 pub const LLAMA_SIEVE_GRAMMAR_MAX_REPETITIONS: u64 = 1_000_000;
 const _: () = assert!(LLAMA_SIEVE_GRAMMAR_MAX_REPETITIONS == limits::MAX_REPETITIONS);
-/// The most stacks of rules that one character may pass through.
+/// The maximum number of stacks of rules that one character may pass through.
 pub const LLAMA_SIEVE_GRAMMAR_MAX_STACKS: usize = 262_144;
 const _: () = assert!(LLAMA_SIEVE_GRAMMAR_MAX_STACKS == limits::MAX_STEP);
-/// The most elements that all stacks of rules together may have below their tops, shared ones
-/// counted once. A rule that continues after a reference adds one, so this bounds how deep, or in
-/// how many ways, a text may nest.
+/// The maximum number of elements that all stacks of rules together may have below their tops,
+/// shared ones counted once. A rule that continues after a reference adds one, so this bounds how
+/// deep, or in how many ways, a text may nest.
 pub const LLAMA_SIEVE_GRAMMAR_MAX_STACK: usize = 32_768;
 const _: () = assert!(LLAMA_SIEVE_GRAMMAR_MAX_STACK == limits::MAX_STACK);
-/// The most steps that a grammar may take for one token, one array or one mask; the text that is
-/// read when a lazy grammar begins counts as one token. Allocating 8 bytes is a step. Cached
-/// results count as if they were computed.
+/// The maximum number of steps that a grammar may take for one token, one array or one mask. The
+/// text that is read when a lazy grammar begins counts as one token. Allocating 8 bytes is a step.
+/// Cached results count as if they were computed.
 pub const LLAMA_SIEVE_GRAMMAR_MAX_STEPS: usize = 8_388_608;
 const _: () = assert!(LLAMA_SIEVE_GRAMMAR_MAX_STEPS == limits::MAX_WORK);
-/// The most bytes that the grammars of the cache occupy together.
+/// The maximum number of bytes that the grammars of the cache occupy together.
 pub const LLAMA_SIEVE_GRAMMAR_CACHE_BYTES: usize = 134_217_728;
 const _: () = assert!(LLAMA_SIEVE_GRAMMAR_CACHE_BYTES == limits::MAX_CACHE_BYTES);
-/// The most words of a bitmap of tokens, with one bit for every possible token number.
+/// The maximum number of words of a bitmap of tokens, with one bit for every possible token number.
 pub const LLAMA_SIEVE_GRAMMAR_MAX_MASK_WORDS: usize = 67_108_864;
 
 const BITS: Argument = argument!("bits", "n_words", LLAMA_SIEVE_GRAMMAR_MAX_MASK_WORDS);
 
-/// The most vocabularies whose data is kept. One more replaces the oldest, so a program that cycles
-/// through more never finds a kept one.
+/// The maximum number of vocabularies whose data is kept. One more replaces the oldest, so a
+/// program that cycles through more vocabularies never finds kept data.
 pub const LLAMA_SIEVE_MAX_VOCABULARIES: usize = 8;
 const _: () = assert!(LLAMA_SIEVE_MAX_VOCABULARIES == limits::MAX_VOCABULARIES);
 
-/// Makes a sampler that allows only tokens that keep the text within a grammar in GBNF, llama.cpp's
-/// notation.
+/// Makes a sampler that allows only tokens after which the text can still become a sentence of a
+/// grammar in GBNF, llama.cpp's notation.
 ///
 /// `grammar_root` names the rule that a whole text follows. `vocab` must outlive this call. An
 /// empty or NULL `grammar_str` gives a sampler that does nothing. Returns NULL if the grammar
 /// cannot be read or exceeds one of LLAMA_SIEVE_GRAMMAR_MAX_*, and llama_sieve_last_error says what
 /// was expected in which line and column; also if `vocab` or `grammar_root` is NULL. The host's
-/// tokenizer determines the token of an element `<text>`; an exception that it throws passes
+/// tokenizer determines the token of an element `<text>`. An exception that it throws passes
 /// through, and it may take 512 KiB of stack.
 ///
 /// After a token that the grammar does not allow, and that is a text (UTF-8 that does not begin
 /// with NUL), the constraint is dead: only tokens that end the generation are allowed until
-/// llama_sampler_reset, and one message says so. In an array of several without one of these, one
-/// replaces the first; in an array of one the token stays, with minus infinity. See
-/// docs/grammar.md.
+/// llama_sampler_reset, and one message says so. If an array of several candidates has none of
+/// these tokens, one of them replaces the first candidate. In an array of one candidate, the
+/// candidate stays, with minus infinity. See docs/grammar.md.
 ///
 /// # Safety
 /// `vocab` is NULL or a vocabulary of the host; the strings are NULL or C strings.
@@ -103,8 +105,8 @@ pub unsafe extern "C-unwind" fn llama_sieve_init_grammar(
 }
 
 /// Writes the tokens that a grammar allows now as a bitmap: bit t % 32 of word t / 32 is set if
-/// token t is allowed. Writes the first `n_words` words to `bits`; words after the vocabulary's
-/// last are 0. Returns the total number of allowed tokens; if the grammar is empty, and while a
+/// token t is allowed. Writes the first `n_words` words to `bits`. Words after the vocabulary's
+/// last are 0. Returns the total number of allowed tokens. If the grammar is empty, and while a
 /// lazy one waits, all are. Returns 0, with an error and nothing written, if the sampler is NULL or
 /// not a grammar, if `bits` is not aligned, or if `n_words` is above
 /// LLAMA_SIEVE_GRAMMAR_MAX_MASK_WORDS. If `bits` is NULL, nothing is written, and `n_words` is
@@ -127,7 +129,7 @@ pub unsafe extern "C" fn llama_sieve_grammar_mask(
     })
 }
 
-/// True if the text so far is a whole sentence of the grammar, so that the generation may end. An
+/// True if the text so far is a complete sentence of the grammar, and the generation may end. An
 /// unfinished character at the end of the last token does not count, as in llama.cpp. False if the
 /// grammar is empty, while a lazy one waits, and, with an error, for NULL and for other samplers.
 /// May be called from any thread.

@@ -16,18 +16,19 @@ use crate::grammar::{Grammar, Refused, VocabularyTree};
 use crate::memory;
 use crate::quoted::quoted;
 
-/// The most bytes of a regular expression.
+/// The maximum number of bytes of a regular expression.
 pub const LLAMA_SIEVE_PATTERN_MAX_TEXT: usize = 32_768;
 const _: () = assert!(LLAMA_SIEVE_PATTERN_MAX_TEXT == limits::MAX_PATTERN_TEXT);
-/// The deepest nesting of a regular expression: each group, repetition, sequence and list of
+/// The maximum nesting depth of a regular expression: each group, repetition, sequence and list of
 /// alternatives within another is a level.
 pub const LLAMA_SIEVE_PATTERN_MAX_DEPTH: u32 = 128;
 const _: () = assert!(LLAMA_SIEVE_PATTERN_MAX_DEPTH == limits::MAX_PATTERN_DEPTH);
-/// The most classes of characters that a regular expression may name, such as \w and \p{Greek},
-/// ranges in brackets included.
+/// The maximum number of classes of characters that a regular expression may name, such as \w and
+/// \p{Greek}, ranges in brackets included.
 pub const LLAMA_SIEVE_PATTERN_MAX_CLASSES: usize = 4096;
 const _: () = assert!(LLAMA_SIEVE_PATTERN_MAX_CLASSES == limits::MAX_PATTERN_CLASSES);
-/// The most strings of a choice. Together they may have LLAMA_SIEVE_GRAMMAR_MAX_TEXT bytes.
+/// The maximum number of strings of a choice. Together they may have LLAMA_SIEVE_GRAMMAR_MAX_TEXT
+/// bytes.
 pub const LLAMA_SIEVE_CHOICE_MAX_VALUES: usize = 1_048_576;
 const _: () = assert!(LLAMA_SIEVE_CHOICE_MAX_VALUES == limits::MAX_CHOICES);
 
@@ -36,7 +37,7 @@ const _: () = assert!(LLAMA_SIEVE_CHOICE_MAX_VALUES == limits::MAX_CHOICES);
 ///
 /// The syntax is that of the crate regex: Unicode classes, flags such as (?i), counts. Greedy and
 /// lazy repetitions match the same texts, and groups capture nothing. The whole text must match,
-/// with ^ and $ or without; an anchor elsewhere, a word boundary (\b), the beginning or end of a
+/// with ^ and $ or without. An anchor elsewhere, a word boundary (\b), the beginning or end of a
 /// line ((?m)^), look-ahead, look-behind and back references are refused by name. Texts are UTF-8:
 /// a pattern of other bytes is refused. `flags` is 0.
 ///
@@ -83,7 +84,7 @@ const VALUES: Argument = argument!("values", "n", LLAMA_SIEVE_CHOICE_MAX_VALUES)
 /// one of `n` strings. Thousands of them cost no more than a few.
 ///
 /// Any tokens may spell a string, whereas a token trie (llama_sieve_init_trie_strings) uses the
-/// tokens from the tokenizer, and reports the chosen value; docs/token-trie.md compares the two.
+/// tokens from the tokenizer, and reports the chosen value. Docs/token-trie.md compares the two.
 ///
 /// The sampler is a grammar, like that of llama_sieve_init_regex. Returns NULL, and
 /// llama_sieve_last_error names the value, if `vocab`, `values` or one of them is NULL, one is not
@@ -121,7 +122,7 @@ pub unsafe extern "C" fn llama_sieve_init_choice(
     })
 }
 
-/// The most bytes of all values that are read before they are found to be too long.
+/// The maximum number of bytes of all values that are read before they are found to be too long.
 const MAX_BYTES: usize = limits::MAX_TEXT;
 
 /// The number of bytes that must be available to read any text, however short.
@@ -131,7 +132,7 @@ pub(super) const PER_BYTE: usize = 1 << 10;
 /// Approximate bytes needed per byte of a value.
 const PER_LETTER: usize = 64;
 
-/// Returns an error if a bit of `flags` is set, since none has a meaning yet.
+/// Returns an error if a bit of `flags` is set, since no bit has a meaning yet.
 pub(super) fn no_flags(flags: u32) -> Result<(), Failure> {
     if flags == 0 {
         return Ok(());

@@ -20,8 +20,8 @@ use crate::memory;
 pub const LLAMA_SIEVE_JSON_LLAMA_CPP: u32 = 1;
 /// A flag: no white space between the parts of the JSON.
 pub const LLAMA_SIEVE_JSON_COMPACT: u32 = 2;
-/// A flag: objects that name properties have no others unless the schema mentions these, as if
-/// "additionalProperties" were false.
+/// A flag: objects whose properties the schema names have no other ones, unless the schema mentions
+/// these, as if "additionalProperties" were false.
 pub const LLAMA_SIEVE_JSON_CLOSED: u32 = 4;
 /// A flag: properties in any order, instead of the schema's; at most 10 in one object.
 pub const LLAMA_SIEVE_JSON_ANY_ORDER: u32 = 8;
@@ -29,57 +29,57 @@ pub const LLAMA_SIEVE_JSON_ANY_ORDER: u32 = 8;
 /// refusing the schema.
 pub const LLAMA_SIEVE_JSON_LENIENT: u32 = 16;
 
-/// The most bytes of a JSON Schema.
+/// The maximum number of bytes of a JSON Schema.
 pub const LLAMA_SIEVE_JSON_MAX_TEXT: usize = 8_388_608;
 const _: () = assert!(LLAMA_SIEVE_JSON_MAX_TEXT == limits::MAX_SCHEMA_TEXT);
-/// The deepest nesting of a JSON Schema's text.
+/// The maximum nesting depth of a JSON Schema's text.
 pub const LLAMA_SIEVE_JSON_MAX_DEPTH: usize = 128;
 const _: () = assert!(LLAMA_SIEVE_JSON_MAX_DEPTH == limits::MAX_SCHEMA_DEPTH);
-/// The most JSON values in a JSON Schema.
+/// The maximum number of JSON values in a JSON Schema.
 pub const LLAMA_SIEVE_JSON_MAX_VALUES: usize = 1_048_576;
 const _: () = assert!(LLAMA_SIEVE_JSON_MAX_VALUES == limits::MAX_SCHEMA_VALUES);
 /// The longest chain of schemas for one value, by "$ref", "allOf" and similar keywords.
 pub const LLAMA_SIEVE_JSON_MAX_CHAIN: usize = 100;
 const _: () = assert!(LLAMA_SIEVE_JSON_MAX_CHAIN == limits::MAX_SCHEMA_CHAIN);
-/// The most different combinations of a JSON Schema's subschemas.
+/// The maximum number of different combinations of a JSON Schema's subschemas.
 pub const LLAMA_SIEVE_JSON_MAX_COMBINATIONS: usize = 65_536;
 const _: () = assert!(LLAMA_SIEVE_JSON_MAX_COMBINATIONS == limits::MAX_SCHEMA_COMBINATIONS);
-/// The most alternatives for one value: the product of "anyOf" and similar keywords.
+/// The maximum number of alternatives for one value: the product of "anyOf" and similar keywords.
 pub const LLAMA_SIEVE_JSON_MAX_WAYS: usize = 1024;
 const _: () = assert!(LLAMA_SIEVE_JSON_MAX_WAYS == limits::MAX_SCHEMA_WAYS);
-/// The most elements of the grammar that a JSON Schema becomes.
+/// The maximum number of elements of the grammar that a JSON Schema becomes.
 pub const LLAMA_SIEVE_JSON_MAX_ELEMENTS: usize = 1_048_576;
 const _: () = assert!(LLAMA_SIEVE_JSON_MAX_ELEMENTS == limits::MAX_SCHEMA_ELEMENTS);
-/// The most steps that compiling a JSON Schema to a grammar may take: combining its keywords, and
-/// building the automata of its patterns, names and numbers.
+/// The maximum number of steps that compiling a JSON Schema to a grammar may take: combining its
+/// keywords, and building the automata of its patterns, names and numbers.
 pub const LLAMA_SIEVE_JSON_MAX_STEPS: usize = 33_554_432;
 const _: () = assert!(LLAMA_SIEVE_JSON_MAX_STEPS == limits::MAX_SCHEMA_STEPS);
-/// The most characters of white space in a row.
+/// The maximum number of characters of white space in a row.
 pub const LLAMA_SIEVE_JSON_MAX_SPACE: u32 = 64;
 const _: () = assert!(LLAMA_SIEVE_JSON_MAX_SPACE == limits::MAX_SCHEMA_SPACE);
-/// The most states of one automaton: of a pattern, of names, of a number, or of an intersection of
-/// these.
+/// The maximum number of states of one automaton: of a pattern, of names, of a number, or of an
+/// intersection of these.
 pub const LLAMA_SIEVE_JSON_MAX_STATES: usize = 16_384;
 const _: () = assert!(LLAMA_SIEVE_JSON_MAX_STATES == limits::MAX_AUTOMATON_STATES);
-/// The most parts of a pattern, repetitions written out.
+/// The maximum number of parts of a pattern, repetitions written out.
 pub const LLAMA_SIEVE_JSON_MAX_PATTERN: usize = 16_384;
 const _: () = assert!(LLAMA_SIEVE_JSON_MAX_PATTERN == limits::MAX_SCHEMA_PATTERN);
-/// The deepest nesting of groups in a pattern.
+/// The maximum nesting depth of groups in a pattern.
 pub const LLAMA_SIEVE_JSON_MAX_GROUPS: usize = 100;
 const _: () = assert!(LLAMA_SIEVE_JSON_MAX_GROUPS == limits::MAX_SCHEMA_GROUPS);
 
 /// Makes a sampler that lets through only tokens with which the text is, or can still become, JSON
 /// that is valid against a JSON Schema.
 ///
-/// Drafts 4, 6, 7, 2019-09 and 2020-12, by "$schema"; without it the last. `flags` are
-/// LLAMA_SIEVE_JSON_*, 0 for the standard's language. Properties come in the order in which the
-/// schema names them, or the required ones come first, in the order in which it lists them, and
-/// then others. Between the parts of the JSON there may be up to LLAMA_SIEVE_JSON_MAX_SPACE
-/// characters of white space. No text is accepted that the schema does not allow: a keyword that
-/// cannot be enforced is refused. LLAMA_SIEVE_JSON_LLAMA_CPP is another language, which does not
-/// enforce everything. A schema whose parts nest, or refer to each other in a row, or whose
-/// patterns have nested groups, may take 512 KiB of stack. See docs/json-schema.md for each
-/// keyword.
+/// The drafts 4, 6, 7, 2019-09 and 2020-12 are supported. "$schema" selects one; without it the
+/// last one applies. `flags` are LLAMA_SIEVE_JSON_*, 0 for the standard's language. Properties come
+/// in the order in which the schema names them, or the required ones come first, in the order in
+/// which it lists them, and then others. Between the parts of the JSON there may be up to
+/// LLAMA_SIEVE_JSON_MAX_SPACE characters of white space. No text is accepted that the schema does
+/// not allow: a keyword that cannot be enforced is refused. LLAMA_SIEVE_JSON_LLAMA_CPP selects
+/// another language, which does not enforce everything. A schema whose parts nest, or refer to each
+/// other in a row, or whose patterns have nested groups, may take 512 KiB of stack. See
+/// docs/json-schema.md for each keyword.
 ///
 /// The sampler is a grammar: except for the notation it behaves as that of
 /// llama_sieve_init_grammar, llama_sieve_grammar_mask and the like accept it, and the
@@ -126,7 +126,7 @@ const OUT: Argument = argument!("out", "cap");
 
 /// Writes the grammar of a JSON Schema's texts in GBNF, with the rule root: for a host that takes a
 /// grammar, such as llama-server's "grammar". Returns its size in bytes, with a final NUL, and
-/// writes it to `out` if `cap` is at least that; otherwise writes nothing, so that `out` may be
+/// writes it to `out` if `cap` is at least that size. Otherwise it writes nothing, so `out` may be
 /// NULL to query the size.
 ///
 /// The language is that of llama_sieve_init_json_schema with the same `flags`. llama.cpp's own

@@ -18,13 +18,14 @@ use crate::memory;
 use crate::random::HashMap;
 use crate::token::Token;
 
-/// The most tags of a description.
+/// The maximum number of tags of a description.
 pub const LLAMA_SIEVE_TAGS_MAX: usize = 4096;
 const _: () = assert!(LLAMA_SIEVE_TAGS_MAX == limits::MAX_TAGS);
-/// The most bytes of a begin or end tag.
+/// The maximum number of bytes of a begin or end tag.
 pub const LLAMA_SIEVE_TAGS_MAX_BYTES: usize = 1024;
 const _: () = assert!(LLAMA_SIEVE_TAGS_MAX_BYTES == limits::MAX_TAG_TEXT);
-/// The most bytes of all begin and end tags together; those that are tokens do not count.
+/// The maximum number of bytes of all begin and end tags together; those that are tokens do not
+/// count.
 pub const LLAMA_SIEVE_TAGS_MAX_TEXT: usize = 131_072;
 const _: () = assert!(LLAMA_SIEVE_TAGS_MAX_TEXT == limits::MAX_TAG_TEXTS);
 
@@ -40,18 +41,18 @@ const CALL: &str = "llama_sieve_init_tags";
 ///   "required": false, "once": false}`
 ///
 /// "begin" and "end" are texts, spelled by any tokens, or tokens by number or text, which are then
-/// never read as characters; without "end" a span ends with its content. The content is one of
+/// never read as characters. Without "end" a span ends with its content. The content is one of
 /// "json_schema", as for llama_sieve_init_json_schema without flags, "regex", as for
 /// llama_sieve_init_regex, and "grammar", GBNF with the rule root and without !<...>. With
-/// "required" the text may end only after a span, with "once" it ends there. Free text contains no
-/// begin tag; none may contain another. `flags` is 0. See docs/grammar.md.
+/// "required" the text may end only after a span; with "once" it ends after the first span. Free
+/// text contains no begin tag. None may contain another. `flags` is 0. See docs/grammar.md.
 ///
 /// The sampler is a grammar, like that of llama_sieve_init_regex. Returns NULL, and
 /// llama_sieve_last_error names the tag and what is wrong with it, if the description cannot be
 /// read, is beyond LLAMA_SIEVE_TAGS_MAX, LLAMA_SIEVE_TAGS_MAX_*, LLAMA_SIEVE_JSON_MAX_*,
 /// LLAMA_SIEVE_PATTERN_MAX_* or LLAMA_SIEVE_GRAMMAR_MAX_*, if `vocab` or `json` is NULL, or a bit
 /// of `flags` is set. Classes of patterns and steps of schemas count for all tags together. The
-/// host's tokenizer finds tokens by their texts; its exceptions pass through, and it may take 512
+/// host's tokenizer finds tokens by their texts. Its exceptions pass through, and it may take 512
 /// KiB of stack.
 ///
 /// # Safety

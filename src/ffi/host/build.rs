@@ -133,8 +133,8 @@ fn of_release(host: &Host) -> Option<Build> {
 }
 
 /// Returns the build number that libllama-common reports. Its C++ functions have no arguments, so
-/// that they can be called like C functions. A library that was built outside a git checkout
-/// reports 0 or 1.
+/// they can be called like C functions. A library that was built outside a git checkout reports 0
+/// or 1.
 fn number_told(host: &Host) -> Option<Build> {
     const NAMES: [&CStr; 2] = [c"_Z18llama_build_numberv", c"llama_build_number"];
     type Number = unsafe extern "C" fn() -> c_int;

@@ -1,5 +1,5 @@
-//! Makes the host's own samplers in the state of this library's samplers, and replaces the latter
-//! by them.
+//! Makes built-ins in the state of this library's samplers, and puts them in the place of these
+//! samplers.
 //!
 //! A host that runs a chain in its graph (`llama_set_sampler`) calls functions of each member to
 //! build the graph, whose types change between builds. Only the built-ins have these functions. So

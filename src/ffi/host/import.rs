@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 pub struct Import<'a> {
     /// The name of the function.
     pub name: &'a CStr,
-    /// True if the function is called through it, and may be looked up at the first call.
+    /// True if the function is called through the word, and may be bound lazily, at the first call.
     pub is_call: bool,
     pub(super) place: &'a AtomicPtr<c_void>,
 }

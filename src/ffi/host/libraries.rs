@@ -27,7 +27,7 @@ pub use super::linker::Address;
 use crate::ffi::guard::guard;
 use crate::sync::Section;
 
-/// The program or a loaded library. It is not unloaded while this exists.
+/// The program or a loaded library, which is not unloaded while this object exists.
 #[allow(missing_debug_implementations)] // It points to other libraries' memory.
 pub struct Library<'a> {
     info: libc::dl_phdr_info,
@@ -220,9 +220,9 @@ impl Symbols {
         }
     }
 
-    /// Finds a symbol by the index that GNU's linkers make: four numbers, the words of a filter,
-    /// the first symbol of each bucket, and a hash for each symbol from `first` on. The lowest bit
-    /// of a hash is set if it is the last one of its bucket.
+    /// Finds a symbol by the table DT_GNU_HASH: four numbers, the words of a Bloom filter, the
+    /// first symbol of each bucket, and a hash for each symbol from `first` on. The lowest bit of a
+    /// hash is set if it is the last one of its bucket.
     ///
     /// # Safety
     /// `index` is this library's index by GNU's hash.
@@ -293,8 +293,8 @@ impl Symbols {
         }
     }
 
-    /// Returns the number of symbols by GNU's index: the last symbol is the end of the bucket that
-    /// begins last.
+    /// Returns the number of symbols by the table DT_GNU_HASH: the last symbol is the end of the
+    /// bucket that begins last.
     ///
     /// # Safety
     /// `index` is a library's index by GNU's hash.

@@ -1,4 +1,4 @@
-//! Mirrors of the declarations in llama.h. They are checked by assertions here and by
+//! Mirrors of the declarations in llama.h. They are checked by assertions in this module and by
 //! `c-tests/llama_h_layout.c`, which is compiled against the vendored llama.h.
 //!
 //! The layouts hold for every llama.cpp since build b3681: members were added only at the end of

@@ -121,7 +121,7 @@ impl Host {
                 .to_owned()
         })?;
         let found = Self::of(seen);
-        // Two threads that search at once find the same host; but another thread may have bound a
+        // Two threads that search at once find the same host. But another thread may have bound a
         // different one meanwhile.
         let before = bound.map_or(null_mut(), |host| ptr::from_ref(host.known).cast_mut());
         let found_at = ptr::from_ref(found.known).cast_mut();

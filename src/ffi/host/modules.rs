@@ -16,7 +16,7 @@ pub mod imports;
 pub use super::linker::Address;
 use crate::windows::{Held, modules, path, pinned};
 
-/// The program or a loaded library. It is not unloaded while this exists.
+/// The program or a loaded library, which is not unloaded while this object exists.
 #[allow(missing_debug_implementations)] // It points to other modules' memory.
 pub struct Library<'a> {
     module: Held,

@@ -6,7 +6,7 @@
 //! after the other: first the fused expressions, on arrays without ties, and then, with these
 //! known, the order of ties.
 //!
-//! A profile that is found here does not prove that all samplers are equal: the certificate
+//! A profile that is found in this way does not prove that all samplers are equal: the certificate
 //! compares each kind of sampler, on other arrays.
 //!
 //! The host's functions are called outside the guard, so that their exceptions pass through.
@@ -355,7 +355,7 @@ impl Asked {
 
     /// True if the results differ under this profile as they would with another C library. If the
     /// results of the same kind of sampler on a few arrays differ as well (`agrees` is false), only
-    /// few results may differ here: another formula or other roundings change many.
+    /// a few results may differ: another formula or other roundings change many.
     fn shows_libm(&self, agrees: bool, profile: HostProfile) -> bool {
         const FEW_OF: usize = 16;
         let Some(theirs) = &self.theirs else {

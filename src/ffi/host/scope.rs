@@ -8,8 +8,8 @@ pub fn containing<'l, 'a>(all: &'l [Library<'a>], address: Address) -> Option<&'
     all.iter().find(|library| library.contains(address))
 }
 
-/// Returns the library and those that it needs, those that these need and so on, each once, the
-/// nearest first. This is the order in which a symbol is searched.
+/// Returns the library and its transitive dependencies, each once, in breadth-first order. This is
+/// the order in which a symbol is searched.
 pub fn scope<'l, 'a>(all: &'l [Library<'a>], library: &'l Library<'a>) -> Vec<&'l Library<'a>> {
     let mut scope = vec![library];
     let mut at = 0;

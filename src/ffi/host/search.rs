@@ -167,7 +167,7 @@ mod by_asking {
         unsafe { symbol_of(libc::RTLD_DEFAULT, name) }
     }
 
-    /// Returns 0, since loaded and unloaded libraries are not counted here.
+    /// Returns 0, since this module does not count loaded and unloaded libraries.
     pub(in super::super) fn changes() -> u64 {
         0
     }

@@ -19,8 +19,8 @@ use super::handle::*;
 /// after a batch, the calling thread does all the work. The tokens do not depend on the number of
 /// threads. They are not accepted.
 ///
-/// Not with `n_threads` above 1 from a constructor that runs inside `dlopen`: a new thread waits
-/// for the dynamic linker's lock, which the caller holds.
+/// Do not pass an `n_threads` above 1 in a constructor that runs inside `dlopen`: a new thread
+/// waits for the dynamic linker's lock, which the caller holds.
 ///
 /// Writes to `out[i]` the token of `sieves[i]` and `logits[i]`, or its negative error, whose text
 /// `llama_sieve_error(sieves[i])` returns. Returns LLAMA_SIEVE_OK, or the first error in `out`,

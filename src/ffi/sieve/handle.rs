@@ -177,7 +177,7 @@ pub(super) unsafe fn with<T>(
     unsafe { entered(sieve) }?.change(body)?
 }
 
-/// Runs `body`, which samples a token, as [`with`] does, and keeps its error with the sieve.
+/// Runs `body`, which samples a token, like [`with`], and keeps its error with the sieve.
 ///
 /// # Safety
 /// `sieve` is NULL or alive.

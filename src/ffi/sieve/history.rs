@@ -108,10 +108,10 @@ pub unsafe extern "C" fn llama_sieve_history_unique(
     })
 }
 
-/// Returns the raw logit of one token after bias and the current penalties, as the other stages
+/// Returns the raw `logit` of `token` after bias and the current penalties, as the other stages
 /// would see it. With stages set by llama_sieve_set_stages, penalties are included if they are
-/// among these; DRY never is. Returns NaN, with an error, for NULL and for a sieve in use, and NaN
-/// for a logit that is NaN.
+/// among the stages; DRY never is. Returns NaN, with an error, for NULL and for a sieve in use, and
+/// NaN for a logit that is NaN.
 ///
 /// # Safety
 /// `sieve` is NULL or alive.

@@ -1,4 +1,4 @@
-//! The sieve as one sampler of a host's chain.
+//! The sieve as a sampler of a host's chain.
 
 use std::any::Any;
 use std::ffi::CStr;
@@ -18,11 +18,11 @@ use crate::token::Token;
 
 use super::handle::*;
 use super::params::*;
-/// The sieve as one sampler of a chain.
+/// The vtable of the sieve as a sampler of a chain.
 pub(in crate::ffi) static SIEVE: Vtable = vtable::<InChain>();
 
-/// Makes a sampler for a chain that runs a whole sieve on the candidates of earlier samplers, and
-/// selects one. Afterwards the array holds the candidates from which it was drawn, with their
+/// Makes a sampler for a chain that runs a sieve on the candidates of earlier samplers, and selects
+/// one. Afterwards the array contains the candidates from which that one was drawn, with their
 /// probabilities. Returns NULL for the errors of llama_sieve_new, and without a host.
 /// llama_sieve_of_sampler returns its sieve.
 ///
@@ -85,7 +85,7 @@ impl InChain {
         Self(Arc::new(Handle::of_chain(sieve)))
     }
 
-    /// Runs `body` on the sieve. A failure becomes the last error; a panic passes to the caller.
+    /// Runs `body` on the sieve. A failure becomes the last error. A panic passes to the caller.
     fn run(&self, body: impl FnOnce(&mut Sieve)) {
         let done = self.0.enter().and_then(|mut state| state.change(body));
         if let Err(failure) = done {

@@ -1,5 +1,5 @@
 //! The sieve for C: `struct llama_sieve` ([`Handle`]), from parameters to the batch, and the sieve
-//! as one sampler of a chain.
+//! as a sampler of a chain.
 
 mod batch;
 mod context;
@@ -87,7 +87,7 @@ pub unsafe extern "C" fn llama_sieve_clone(sieve: *const Handle) -> *mut Handle 
 }
 
 /// Frees the sieve. NULL is allowed. A sieve in use by another thread is not freed: an error is
-/// logged, and its memory is leaked. A sieve of llama_sieve_of_sampler is not freed either; its
+/// logged, and its memory is leaked. A sieve of llama_sieve_of_sampler is not freed either. Its
 /// sampler does that.
 ///
 /// # Safety
@@ -142,7 +142,7 @@ pub unsafe extern "C" fn llama_sieve_reset(sieve: *mut Handle) {
     })
 }
 
-/// Sets other parameters from the next token on; history and generator stay. A different rng begins
+/// Sets other parameters from the next token on. History and generator stay. A different rng begins
 /// its stream at seed. A new seed of the same rng takes effect at llama_sieve_reset. A smaller
 /// penalty_last_n keeps the newest tokens. Allocates nothing if there is no bias.
 ///
@@ -168,11 +168,11 @@ pub unsafe extern "C" fn llama_sieve_set_params(
 }
 
 /// Allocates the memory for vocabularies of up to `n_vocab` tokens with the current parameters, so
-/// that even the first token allocates nothing (stages set by llama_sieve_set_stages may, with the
-/// logits, and the tables of penalties and DRY, as tokens are accepted). History, generator and
-/// statistics stay. It reserves up to 1024 bytes of address space for each token of the vocabulary,
-/// depending on the parameters. The system provides a page when it is first written to, which most
-/// never are.
+/// that even the first token allocates nothing. Two kinds of buffers may still grow: those of
+/// stages set by llama_sieve_set_stages, with the number of logits, and the tables of penalties and
+/// DRY, as tokens are accepted. History, generator and statistics stay. It reserves up to 1024
+/// bytes of address space for each token of the vocabulary, depending on the parameters. The system
+/// provides a page only when it is first written to, and most pages never are.
 ///
 /// Returns LLAMA_SIEVE_OK, or, with nothing changed, a negative error: NULL, LLAMA_SIEVE_ERROR_SIZE
 /// (`n_vocab` <= 0 or above LLAMA_SIEVE_MAX_RESERVED), LLAMA_SIEVE_ERROR_BUSY, or
@@ -250,7 +250,7 @@ pub unsafe extern "C" fn llama_sieve_sample(
     })
 }
 
-/// Chooses a token as llama_sieve_sample does, from logits in IEEE half precision.
+/// Chooses a token like llama_sieve_sample, from logits in IEEE half precision.
 ///
 /// # Safety
 /// `sieve` is NULL or alive; `logits` is NULL or `n_vocab` elements.
@@ -271,7 +271,7 @@ pub unsafe extern "C" fn llama_sieve_sample_f16(
     })
 }
 
-/// Chooses a token as llama_sieve_sample does, from logits in bfloat16.
+/// Chooses a token like llama_sieve_sample, from logits in bfloat16.
 ///
 /// # Safety
 /// `sieve` is NULL or alive; `logits` is NULL or `n_vocab` elements.

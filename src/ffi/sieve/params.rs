@@ -14,7 +14,8 @@ use super::handle::*;
 
 /// Mode: tsampler's default. It is kept with the parameters, and has no effect.
 pub const LLAMA_SIEVE_MODE_FAST: i32 = 0;
-/// Mode: llama.cpp's chain of built-in samplers, as which every sieve works.
+/// Mode: llama.cpp's chain of built-in samplers. Every sieve computes as that chain does, in any
+/// mode.
 pub const LLAMA_SIEVE_MODE_PARITY: i32 = 1;
 /// Generator: xoroshiro128+, seeded through SplitMix64.
 pub const LLAMA_SIEVE_RNG_XOROSHIRO128PLUS: i32 = 0;
@@ -41,24 +42,24 @@ pub struct llama_sieve_params {
     /// sizeof(llama_sieve_params) of the caller. A size that this library does not know is an
     /// error.
     pub struct_size: usize,
-    /// Divides the logits. Default 0.8; 1 has no effect; below 0.001 the most probable token that
+    /// Divides the logits. Default 0.8. 1 has no effect; below 0.001 the most probable token that
     /// the filters leave is chosen.
     pub temperature: f32,
-    /// Keeps this many of the largest logits. Default 40; disabled by <= 0.
+    /// The number of largest logits that are kept. Default 40; disabled by <= 0.
     pub top_k: i32,
-    /// Keeps the fewest most probable tokens whose probabilities add up to this. Default 0.95;
-    /// disabled by >= 1; <= 0 keeps only the most probable token.
+    /// Keeps the smallest set of most probable tokens whose probabilities add up to this value.
+    /// Default 0.95; disabled by >= 1; <= 0 keeps only the most probable token.
     pub top_p: f32,
-    /// Keeps the tokens whose probability is at least this fraction of the largest. Default 0.05;
-    /// disabled by <= 0.
+    /// Keeps the tokens whose probability is at least this fraction of the largest one. Default
+    /// 0.05; disabled by <= 0.
     pub min_p: f32,
     /// Keeps the tokens whose surprisal is nearest to the entropy until the sum of their
-    /// probabilities exceeds this. Default 1; disabled by >= 1.
+    /// probabilities exceeds this value. Default 1; disabled by >= 1.
     pub typical_p: f32,
     /// Keeps the logits within this many standard deviations of the largest. Default -1; disabled
     /// by <= 0.
     pub top_n_sigma: f32,
-    /// The number of tokens that typical, top-p and min-p keep at least. Default 1.
+    /// The minimum number of tokens that typical, top-p and min-p keep. Default 1.
     pub min_keep: usize,
     /// The number of most recently accepted tokens that are penalised. Default 64; disabled
     /// by <= 0.

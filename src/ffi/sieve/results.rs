@@ -10,8 +10,8 @@ use crate::sieve::{Sieve, Stats};
 use crate::token::TokenData;
 
 use super::handle::*;
-/// Statistics of the stages and of the last token's distribution. The caller sets struct_size;
-/// later versions may add members at the end, and callers without these still work.
+/// Statistics of the stages and of the last token's distribution. The caller sets struct_size.
+/// Later versions may add members at the end, and callers without these still work.
 ///
 /// Each count is the number of candidates with a probability above 0 after a stage. In the order of
 /// the parameters the counts never rise, and the last is the number of candidates drawn from. With
@@ -59,8 +59,8 @@ const SIZES: [usize; 2] = [
 /// Writes the distribution that the last token was drawn from to `out`: at most `cap` candidates,
 /// with the logits after all stages and with probabilities, whose sum over all candidates is 1.
 /// Returns the number of all candidates, which may be larger. In the order of the parameters, with
-/// top-k enabled and typical disabled, they descend. Returns 0 before the first token and after a
-/// failure.
+/// top-k enabled and typical disabled, the candidates are in descending order. Returns 0 before the
+/// first token and after a failure.
 ///
 /// `out` may be NULL if `cap` is 0.
 ///
@@ -90,8 +90,8 @@ pub unsafe extern "C" fn llama_sieve_candidates(
 }
 
 /// Sets whether llama_sieve_last_stats includes entropies and surprisals. They cost an extra pass
-/// over the logits, which takes four times as long as a maximum. If the filters leave the whole
-/// vocabulary, it is also written out as candidates and read once more.
+/// over the logits, which takes up to four times as long as finding the maximum. If the filters
+/// leave the whole vocabulary, it is also written out as candidates and read once more.
 ///
 /// # Safety
 /// `sieve` is NULL or alive.
@@ -109,7 +109,7 @@ pub unsafe extern "C" fn llama_sieve_measure(sieve: *mut Handle, measured: bool)
 
 /// Writes the statistics of the stages and of the last token's distribution to `out`. Returns
 /// LLAMA_SIEVE_OK or, with `out` unchanged, a negative error. Before the first token the counts are
-/// 0; values that were not measured are NaN. llama_sieve_measure takes effect at the next token.
+/// 0. Values that were not measured are NaN. llama_sieve_measure takes effect at the next token.
 ///
 /// # Safety
 /// `sieve` is NULL or alive; `out` is NULL or as long as its struct_size says.

@@ -74,13 +74,13 @@ pub struct llama_sieve_stages {
     pub dry_multiplier: f32,
     /// The base of DRY's exponential. Default 1.75; disabled by < 1.
     pub dry_base: f32,
-    /// The longest repetition that is not penalised. Default 2.
+    /// The minimum number of repeated tokens whose continuation is penalised. Default 2.
     pub dry_allowed_length: i32,
     /// The number of most recently accepted tokens that DRY searches. Default 64; disabled by <= 0.
     pub dry_penalty_last_n: i32,
     /// The chance that XTC acts. Default 0; disabled by <= 0.
     pub xtc_probability: f32,
-    /// The least probability at which XTC removes a token. Default 0.1; disabled by > 0.5.
+    /// The minimum probability at which XTC removes a token. Default 0.1; disabled by > 0.5.
     pub xtc_threshold: f32,
     /// The largest deviation of the temperature in both directions. Default 0, which means a fixed
     /// temperature.
@@ -100,7 +100,8 @@ pub struct llama_sieve_stages {
     pub adaptive_decay: f32,
 }
 
-/// The most stages. A stage may not be given twice, so there are as many as there are kinds.
+/// The stages as an argument. A stage may not be given twice, so there are at most as many as kinds
+/// of stages.
 const STAGES: Argument = Argument::new(
     "stages",
     "n_stages",
@@ -154,11 +155,11 @@ fn defaults() -> llama_sieve_stages {
     }
 }
 
-/// Sets the stages of the sieve from the next token on. NULL restores the order of its parameters;
-/// with n_stages 0 it only draws. Each stage is the exact sampler, as in a chain, with one
+/// Sets the stages of the sieve from the next token on. NULL restores the order of its parameters.
+/// With n_stages 0 it only draws. Each stage is the exact sampler, as in a chain, with one
 /// exception: a temperature below 0.001 counts as 0, unless it is a dynamic temperature with a
 /// range above 0. The bias still comes first. If the last stage is mirostat or adaptive-p, it draws
-/// the token; no other stage may be one of these. Otherwise the parameters' method draws. With
+/// the token. No other stage may be one of these. Otherwise the parameters' method draws. With
 /// mt19937 the tokens are those of llama.cpp's chain of these samplers and dist, all with the
 /// sieve's seed. May be called between any two tokens: stages that stay keep their memory, even
 /// after parameters that disabled them.
@@ -299,11 +300,11 @@ pub unsafe extern "C" fn llama_sieve_get_stages(
 /// the sieve.
 ///
 /// The caller still owns the sampler, which is not changed: free it at once, or let it accept the
-/// same tokens, so that llama_sieve_ban_rewind of it holds for the sieve. It must be a sampler of
-/// this library that does not select: a cut, banned texts, a loop breaker, a grammar, a token trie,
-/// penalties, and so on. It draws from its own generator, with the seed with which it was made.
-/// With fewer logits than its vocabulary has tokens, a token trie or a grammar may put back a token
-/// beyond them, and the sieve may choose it.
+/// same tokens, so that llama_sieve_ban_rewind returns the number for the sieve as well. It must be
+/// a sampler of this library that does not select: a cut, banned texts, a loop breaker, a grammar,
+/// a token trie, penalties, and so on. It draws from its own generator, with the seed with which it
+/// was made. If there are fewer logits than the vocabulary has tokens, a token trie or a grammar
+/// may put back a token beyond them, and the sieve may choose it.
 ///
 /// Banned texts and a loop breaker are part of a saved state. With any other sampler that has a
 /// memory no state can be saved: saving returns LLAMA_SIEVE_ERROR_STATE.
@@ -361,8 +362,8 @@ unsafe fn member_of(smpl: *const llama_sampler) -> Result<Box<dyn Member>, Failu
 ///
 /// Returns LLAMA_SIEVE_OK or, with the breakers unchanged, a negative error: NULL, a sieve in use,
 /// too little memory, more than LLAMA_SIEVE_DRY_MAX_BREAKERS, or LLAMA_SIEVE_ERROR_NO_HOST if there
-/// is no llama.cpp. Exceptions of the host's tokenizer pass through; the breakers are then
-/// unchanged, too.
+/// is no llama.cpp. Exceptions of the host's tokenizer pass through, and also leave the breakers
+/// unchanged.
 ///
 /// # Safety
 /// `sieve` is NULL or alive; `vocab` is NULL or a vocabulary of the host; `breakers` is NULL or

@@ -9,7 +9,7 @@ use crate::sieve::Sieve;
 
 use super::handle::*;
 
-/// The most bytes of a state.
+/// The maximum number of bytes of a state.
 pub const LLAMA_SIEVE_STATE_MAX_BYTES: usize = 1_073_741_824;
 
 const STATE: Argument =
@@ -80,8 +80,8 @@ pub unsafe extern "C" fn llama_sieve_state_save(
 /// An option of llama_sieve_state_load_with: also restores the saved parameters.
 pub const LLAMA_SIEVE_STATE_PARAMS: c_int = 1;
 
-/// Restores a saved state without its parameters: the shorter form of llama_sieve_state_load_with,
-/// with options 0.
+/// Restores a saved state without its parameters, as llama_sieve_state_load_with does with options
+/// 0.
 ///
 /// # Safety
 /// `sieve` is NULL or alive; `bytes` is NULL or `size` bytes.
@@ -100,10 +100,10 @@ pub unsafe extern "C" fn llama_sieve_state_load(
 /// Restores a saved state, so that the sieve continues like the one that saved `bytes`: with equal
 /// parameters and logits it chooses equal tokens. `size` must be the result of
 /// llama_sieve_state_size when they were saved. The state includes the random stream, independently
-/// of the parameters' seed; llama_sieve_reset returns to that seed. Stages set by
+/// of the parameters' seed. llama_sieve_reset returns to that seed. Stages set by
 /// llama_sieve_set_stages are not saved: set them first.
 ///
-/// With `options` 0 the sieve keeps its parameters; a smaller penalty_last_n keeps the newest
+/// With `options` 0 the sieve keeps its parameters. A smaller penalty_last_n keeps the newest
 /// tokens. With LLAMA_SIEVE_STATE_PARAMS the saved parameters are restored, including biases and
 /// generator, so that a sieve with any parameters continues exactly like the one that saved them.
 ///

@@ -11,7 +11,7 @@ use crate::token::{Token, TokenData};
 
 /// Writes the `n` most probable tokens in descending order to `out`, with their probabilities over
 /// the whole vocabulary: for servers that report log-probabilities. It takes one pass over the
-/// logits, and a sort of `n`.
+/// logits, and a sort of `n` tokens.
 ///
 /// Returns the number of tokens written: `n`, or fewer if fewer tokens have a probability above 0;
 /// or a negative error: `out` or `logits` NULL, `n` < 0, `n_vocab` <= 0, no logit above minus
@@ -47,8 +47,8 @@ pub unsafe extern "C" fn llama_sieve_top_candidates(
     })
 }
 
-/// Returns the token with the largest logit, the first of equals, without bias or penalties. Needs
-/// no object. Errors are as for llama_sieve_sample.
+/// Returns the token with the largest logit, the first one if several are equal, without bias or
+/// penalties. Needs no object. Errors are as for llama_sieve_sample.
 ///
 /// # Safety
 /// `logits` is NULL or `n_vocab` floats.

@@ -20,7 +20,7 @@ fn questions<T>(call: impl FnOnce() -> T) -> (usize, T) {
     (mock_host::tokenized() - before, result)
 }
 
-/// True if the grammar is accepted, so that a sampler is made.
+/// True if the grammar is accepted and a sampler is made.
 fn is_grammar(text: &CStr) -> bool {
     // SAFETY: C strings, and the vocabulary of the mocked host.
     unsafe {
@@ -129,7 +129,7 @@ fn each_string_of_a_trie_is_asked_for_once_and_none_behind_one_that_is_refused()
 }
 
 /// A text with more bytes than a string of a trie may have is not tokenized, since that would take
-/// long. No earlier text is tokenized either.
+/// a long time. No earlier text is tokenized either.
 #[test]
 fn no_string_of_a_trie_is_asked_for_where_one_is_too_long() {
     let longest = CString::new("a".repeat(LLAMA_SIEVE_TRIE_MAX_STRING_BYTES + 1)).expect("no NUL");

@@ -27,7 +27,7 @@ struct Slots {
     full: usize,
 }
 
-/// The least number of slots at which freed slots are removed.
+/// The minimum number of slots at which freed slots are removed.
 const LEAST_FULL: usize = 64;
 
 static SLOTS: Registry = Registry::new();
@@ -67,7 +67,7 @@ impl Registry {
 /// rebound. May be called from any thread.
 ///
 /// The eliza_inference_* names are for hosts whose callers hold only a stream's handle, as
-/// elizaOS's local inference does through bun:ffi; all others use llama_sieve_trie_set and _clear.
+/// elizaOS's local inference does through bun:ffi. All others use llama_sieve_trie_set and _clear.
 ///
 /// Returns LLAMA_SIEVE_OK; LLAMA_SIEVE_ERROR_NULL for a NULL handle; LLAMA_SIEVE_ERROR_NOT_FOUND if
 /// a handle to be removed is unknown; LLAMA_SIEVE_ERROR_INVALID if `slot` is not a token trie
@@ -87,9 +87,9 @@ pub unsafe extern "C" fn eliza_inference_bind_token_trie(
     })
 }
 
-/// Sets the constraint of the token trie sampler that is bound to `handle`, as llama_sieve_trie_set
-/// does. A failure is logged and kept for llama_sieve_last_error; the constraint is then unchanged.
-/// May be called from any thread, even while the sampler runs.
+/// Sets the constraint of the token trie sampler that is bound to `handle`, like
+/// llama_sieve_trie_set. A failure is logged and kept for llama_sieve_last_error. The constraint is
+/// then unchanged. May be called from any thread, even while the sampler runs.
 ///
 /// # Safety
 /// `json` is NULL or `len` bytes.

@@ -39,14 +39,14 @@ pub const LLAMA_SIEVE_TRIE_COMPACT: c_int = 0x100;
 /// idle, for hosts that reset a chain between generations. Without it the span begins again.
 pub const LLAMA_SIEVE_TRIE_RESET_IDLE: c_int = 0x200;
 
-/// The most tokens of one value of a token trie: a span has no more. A payload with a longer value
-/// is refused.
+/// The maximum number of tokens of one value of a token trie: a span has no more. A payload with a
+/// longer value is refused.
 pub const LLAMA_SIEVE_TRIE_SPAN_LIMIT: usize = 500;
 const _: () = assert!(LLAMA_SIEVE_TRIE_SPAN_LIMIT == SPAN_LIMIT);
-/// The most bytes of a payload.
+/// The maximum number of bytes of a payload.
 pub const LLAMA_SIEVE_TRIE_MAX_PAYLOAD: usize = 268_435_456;
-/// The most bytes that the tries of the cache and their payloads occupy together. A larger trie is
-/// not cached.
+/// The maximum number of bytes that the tries of the cache and their payloads occupy together. A
+/// larger trie is not cached.
 pub const LLAMA_SIEVE_TRIE_CACHE_BYTES: usize = 16_777_216;
 const _: () = assert!(LLAMA_SIEVE_TRIE_CACHE_BYTES == cache::MAX_BYTES);
 
@@ -92,8 +92,9 @@ pub(super) static TOKEN_TRIE: Vtable = vtable::<TrieSampler>();
 /// [{"name": s, "tokens": [id, ...]}, ...], "terminators": [id, ...]}, ...]}, where modelId and
 /// terminators are optional. mode is LLAMA_SIEVE_TRIE_GREEDY or LLAMA_SIEVE_TRIE_SAMPLED, into
 /// which LLAMA_SIEVE_TRIE_COMPACT and LLAMA_SIEVE_TRIE_RESET_IDLE may be or-ed. The constraint is
-/// active at once, at the first descriptor; docs/token-trie.md describes its effect and its
-/// position in a chain (before samplers that truncate). It can be set again like a slot.
+/// active at once, at the first descriptor. Docs/token-trie.md describes its effect and its
+/// position in a chain (before samplers that truncate). llama_sieve_trie_set can replace it, as in
+/// a slot.
 ///
 /// Returns NULL, and llama_sieve_last_error says why and where, for a payload that is invalid, has
 /// no leaf with tokens, or has more than LLAMA_SIEVE_TRIE_MAX_PAYLOAD bytes, a value of more than
@@ -256,9 +257,9 @@ pub unsafe extern "C" fn llama_sieve_trie_forced(
     })
 }
 
-/// Writes the tokens that may follow here to `out` in ascending order, but at most `cap`. Returns
-/// their number, which may be larger. Returns 0 if nothing is constrained and, with an error, if
-/// `out` is not aligned or `cap` is too large.
+/// Writes the tokens that may follow to `out` in ascending order, but at most `cap`. Returns their
+/// number, which may be larger. Returns 0 if nothing is constrained and, with an error, if `out` is
+/// not aligned or `cap` is too large.
 ///
 /// Where one value ends and longer ones continue, these are the tokens that continue them, and the
 /// descriptor's terminators. Without terminators any other token may also follow, and completes the
@@ -281,8 +282,8 @@ pub unsafe extern "C" fn llama_sieve_trie_allowed(
     })
 }
 
-/// Writes the counters of the process-wide cache of token tries. It is a shorter form of
-/// llama_sieve_trie_get_stats, whose struct is frozen. Does nothing if `out` is NULL or misaligned.
+/// Writes the counters of the process-wide cache of token tries. The struct is frozen.
+/// llama_sieve_trie_get_stats has more counters. Does nothing if `out` is NULL or misaligned.
 ///
 /// # Safety
 /// `out` is NULL or writable.
@@ -296,7 +297,7 @@ pub unsafe extern "C" fn llama_sieve_trie_cache_stats(out: *mut llama_sieve_cach
     })
 }
 
-/// All counters of the cache of token tries. The caller sets struct_size; later versions may add
+/// All counters of the cache of token tries. The caller sets struct_size. Later versions may add
 /// members at the end, and callers without them still work.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]

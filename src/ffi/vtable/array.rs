@@ -112,7 +112,7 @@ impl<'a> CandidateArray<'a> {
         self.array.data = self.array.data.wrapping_add(outcome.dropped);
         self.array.size = outcome.len;
         self.array.sorted = u8::from(outcome.sorted);
-        // A constraint may select a candidate, too.
+        // A constraint may also select a candidate.
         if kind != Kind::Filter {
             self.array.selected = outcome.selected.map_or(-1, |index| index as i64);
         }

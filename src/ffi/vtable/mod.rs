@@ -1,7 +1,7 @@
 //! Makes a `llama_sampler` for a host from a [`Sampler`].
 //!
 //! A vtable is a named `static`, filled by the generic [`vtable`]. Its address identifies the kind
-//! of a sampler (`llama_sampler_copy` compares it). The host owns the `struct llama_sampler`; this
+//! of a sampler (`llama_sampler_copy` compares it). The host owns the `struct llama_sampler`. This
 //! library owns only the boxed `Object` to which its `ctx` points.
 //!
 //! Every entry runs inside the guard, and takes a lock. A second thread waits for the first one,
@@ -35,7 +35,7 @@ use crate::token::Token;
 use entries::*;
 use object::*;
 
-/// A vtable, followed by zeros: a host whose `llama_sampler_i` has more members reads NULL there.
+/// A vtable, followed by zeros. A host whose `llama_sampler_i` has more members reads them as NULL.
 #[repr(C)]
 pub struct Vtable {
     iface: llama_sampler_i,

@@ -138,8 +138,8 @@ impl<S: Sampler> Object<S> {
         );
     }
 
-    /// Logs an error. This is out of line, since on a small array every instruction before the
-    /// first candidate matters.
+    /// Sets the last error. This function is out of line, since on a small array every instruction
+    /// before the first candidate matters.
     #[cold]
     #[inline(never)]
     pub(super) fn say(&self, function: &str, what: &str) {
@@ -193,7 +193,7 @@ impl<S: Sampler> Object<S> {
 
 impl<S: Sampler> Object<S> {
     /// Copies the state and the name of `from`, which must be another object. If `from` is
-    /// disabled, this object becomes disabled, too.
+    /// disabled, this object also becomes disabled.
     pub(super) fn copy_from(&self, from: &Self) {
         // The locks are taken in the order of the objects' addresses, since another thread may copy
         // in the other direction.

@@ -157,8 +157,8 @@ fn selector(fault: Fault) -> *mut sys::llama_sampler {
     into_host(&SELECTOR, Faulty::<true>(fault)).cast()
 }
 
-/// Returns the size and the selected index after `apply` through the host, on four logits of which
-/// the third is the largest.
+/// Returns the size and the selected index after `apply` through the host, on four logits, the
+/// third of which is the largest.
 fn apply(smpl: *mut sys::llama_sampler) -> (usize, i64) {
     let logits = [1.0, 2.0, 9.0, f32::NAN];
     let mut data = logits.map(|logit| sys::llama_token_data {

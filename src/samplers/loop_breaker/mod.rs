@@ -170,7 +170,7 @@ impl LoopBreaker {
         }
     }
 
-    /// Forgets all tokens, so that a repetition must begin again to be found.
+    /// Forgets all tokens. A repetition must then begin again to be found.
     fn begin_anew(&mut self) {
         self.repetitions.clear();
         (self.found, self.heat, self.forced) = (None, 1.0, None);

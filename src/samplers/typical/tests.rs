@@ -38,7 +38,7 @@ fn expected(logits: &[f32], p: f64) -> Vec<Token> {
 }
 
 /// Returns logits that are distinct except for the first pairs, which are equal. The largest logits
-/// are nearest to the entropy, so that a cut is among the others.
+/// are nearest to the entropy, so a cut is among the others.
 fn with_pairs(n: usize, pairs: usize) -> Vec<f32> {
     let mut lcg = Lcg(n as u32);
     let step = |i: usize| (i as f32 + 0.5 * lcg.unit()) / n as f32;
@@ -74,8 +74,8 @@ fn what_came_before_says_which_way_is_taken() {
     assert!(!typical.tied);
 }
 
-/// Returns logits of which the first is as likely as two thirds of all others together, and further
-/// from the entropy than most of the others.
+/// Returns logits, the first of which is as likely as two thirds of all others together, and
+/// further from the entropy than most of the others.
 fn with_a_far_first() -> Vec<f32> {
     let mut logits: Vec<f32> = (0..5000).map(|i| i as f32 * -6e-4).collect();
     let others: f32 = logits.iter().map(|logit| logit.exp()).sum();
@@ -83,7 +83,7 @@ fn with_a_far_first() -> Vec<f32> {
     logits
 }
 
-/// Selects enough of `logits`, of which the first is the largest. Returns the sum of all
+/// Selects enough of `logits`, the first of which is the largest. Returns the sum of all
 /// exponentials, the entropy, and the distance within which the selected ones are enough.
 fn reach(typical: &mut Typical, logits: &[f32]) -> (f32, f32, f32) {
     let beside = typical.beside();

@@ -14,7 +14,7 @@ use crate::sieve::params::Params;
 use crate::sieve::stages::{temperature, warm_up};
 use crate::token::Token;
 
-/// The stages with a memory or parameters of their own; a stage that the sieve does not have is
+/// The stages with a memory or parameters of their own. A stage that the sieve does not have is
 /// `None`. A stage with a memory exists even while its parameters disable it. Stages with a
 /// generator are boxed, since a generator takes 2.5 KB.
 #[derive(Clone, Debug, Default)]
@@ -134,7 +134,7 @@ impl Members {
         Ok(())
     }
 
-    /// Updates the members to `stages` and `params`. Stages that stay keep their memory; the
+    /// Updates the members to `stages` and `params`. Stages that stay keep their memory. The
     /// streams of new ones begin at `seed`.
     pub(super) fn arrange(&mut self, stages: &[Stage], params: &Params, seed: u64) {
         let seed = seed as u32;

@@ -53,7 +53,7 @@ pub enum Stage {
         /// The number of candidates used for the estimate.
         m: i32,
     },
-    /// Draws the token as `Mirostat` does, by the second version of the algorithm.
+    /// Draws the token like `Mirostat`, by the second version of the algorithm.
     MirostatV2 {
         /// The target, in bits.
         tau: f32,
@@ -126,7 +126,7 @@ impl Stage {
         }
     }
 
-    /// True if the stage draws the token itself, so that it can only be the last.
+    /// True if the stage draws the token itself, and therefore must be the last one.
     pub fn draws(self) -> bool {
         matches!(
             self,

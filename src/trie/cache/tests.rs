@@ -235,7 +235,7 @@ fn what_is_cached_is_refused_as_what_is_read() {
     let both = format!(r#"{{"descriptors":[{value},{nothing}]}}"#);
     for first in [&alone, &both] {
         let cache = Shared::new(NonZeroUsize::new(4).expect("not 0"), MAX_BYTES);
-        // A token that is in no value must be in the vocabulary, too.
+        // Even a token that is in no value must be in the vocabulary.
         for json in [first, &both] {
             assert!(cache.trie_of(json.as_bytes(), None).is_ok());
         }

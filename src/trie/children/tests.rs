@@ -1,6 +1,6 @@
 use super::*;
 
-/// Returns candidates of which none is at the index where a host puts it.
+/// Returns candidates, none of which is at the index where a host puts it.
 fn reversed(n: i32) -> Vec<TokenData> {
     let ids = (0..n).rev();
     ids.map(|id| TokenData {

@@ -10,7 +10,7 @@ use crate::ffi::host::llama_h::{llama_logit_bias, llama_sampler};
 use crate::ffi::samplers::*;
 use crate::samplers::MAX_BREAKER_BYTES;
 
-/// The most biases that are compared.
+/// The maximum number of biases that are compared.
 const MOST_BIASES: usize = 1 << 16;
 
 /// The arguments of a call. Floating-point numbers are kept as their bits, so that comparisons are
@@ -261,7 +261,7 @@ fn biases(n: i32, list: usize) -> Result<Vec<(i32, u32)>, Unread> {
     if !list.is_multiple_of(align_of::<llama_logit_bias>()) {
         return Err(Unread::Impossible);
     }
-    // The first page shows if there is a list at the address.
+    // The first page shows whether there is a list at the address.
     let mut bytes = vec![0; n.min(MOST_BIASES) * EACH];
     if !read(list, &mut bytes) {
         return Err(Unread::Impossible);

@@ -13,16 +13,16 @@ use crate::lcg::Lcg;
 use crate::token::{Token, TokenData};
 use crate::vocabulary::Vocabulary;
 
-/// The most tokens that are accepted to determine the end of a window.
+/// The maximum number of tokens that are accepted to determine the end of a window.
 const MOST_ACCEPTED: usize = 1 << 17;
 
-/// The most tokens of a repetition in a test.
+/// The maximum number of tokens of a repetition in a test.
 const MOST_REPEATED: usize = 64;
 
-/// The most tokens that begin breakers in a test.
+/// The maximum number of tokens that begin breakers in a test.
 const MOST_BREAKERS: usize = 12;
 
-/// The most bytes of a token's text in a test of infill.
+/// The maximum number of bytes of a token's text in a test of infill.
 const LONGEST_PIECE: usize = 256;
 
 #[derive(Clone, Copy, Debug)]
@@ -180,7 +180,7 @@ impl Battery {
         let filler = others.next().unwrap_or_default();
         let mut some = |n: usize| others.by_ref().take(n).collect::<Vec<Token>>();
 
-        // Repetitions of all lengths around the least one, and the tokens after them.
+        // Repetitions of all lengths around the minimum, and the tokens after them.
         let run = some(least + 3);
         let array = self.array(run.iter().copied().chain(some(4)));
         self.accept_all(&run);

@@ -2,7 +2,7 @@
 //!
 //! The test is the system call `rt_sigprocmask`, which every thread library uses. It reads a set of
 //! signals before it checks the requested operation, which is an invalid one. So nothing changes,
-//! and the error code shows if the set could be read. System calls that are meant for reading
+//! and the error code shows whether the set could be read. System calls that are meant for reading
 //! memory, such as `process_vm_readv`, end a process whose filter of system calls does not allow
 //! them. On Windows the bytes themselves are read by a system function.
 
@@ -92,7 +92,7 @@ pub(super) fn text(address: usize, most: usize) -> Option<Vec<u8>> {
 mod tests {
     use super::*;
 
-    /// Returns the boundary of two pages, of which the second cannot be read.
+    /// Returns the boundary between two pages, the second of which cannot be read.
     fn edge() -> *mut u8 {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
         let access = libc::PROT_READ | libc::PROT_WRITE;

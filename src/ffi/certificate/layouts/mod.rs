@@ -175,8 +175,8 @@ pub struct Layouts {
     evidence: Mutex<Evidence>,
 }
 
-/// The value of `settled` while nothing is known. Neither this nor the next two values are the
-/// number of a list.
+/// The value of `settled` while nothing is known. None of these three values is the number of a
+/// list.
 const OPEN: u8 = 0xFF;
 const REFUSED: u8 = 0xFE;
 const COPIED_OTHERWISE: u8 = 0xFD;
@@ -201,7 +201,7 @@ pub enum Settled {
     Open,
     /// The list is the one with this number.
     Proven(usize),
-    /// The list is none of the known ones.
+    /// The list is not one of the known ones.
     Refused,
     /// The host's copies differ from this library's, or the samplers differ after a reset.
     CopiedOtherwise,
@@ -221,7 +221,7 @@ pub enum Verdict {
     Ours(*mut llama_sampler),
     /// No result: the host's sampler is to be used for this call.
     Undecided,
-    /// The list is none of the known ones.
+    /// The list is not one of the known ones.
     Refused,
     /// The host's copies differ from this library's, or the samplers differ after a reset.
     CopiedOtherwise,

@@ -65,7 +65,7 @@ fn every_argument_of_penalties_shows() {
             assert_eq!(shown, expected);
         }
     }
-    // The window is longer than the most tokens that are tried.
+    // The window is longer than the maximum number of tokens that are tried.
     let ours = penalties(i32::MAX, FACTORS);
     assert_eq!(outcome(&ours, &ours), Outcome::AsFarAsSeen);
     assert_eq!(outcome(&penalties(64, FACTORS), &ours), Outcome::Differs);
@@ -103,7 +103,7 @@ fn every_argument_of_dry_shows() {
         if allowed > 1 {
             differs(&dry(allowed - 1, last_n, FACTORS, "a"));
         }
-        // If no repetition can be longer than the least length, the base does not count as shown.
+        // If no repetition can be longer than the minimum length, the base does not count as shown.
         let place = registers(
             [900, allowed as usize, last_n as usize, 901, 902, 903],
             [0.8, 1.75, 0.0],
@@ -238,7 +238,8 @@ fn another_list_is_found_out_by_the_first_call_that_shows_it() {
     assert_eq!(layouts.settled(), Settled::Refused);
 }
 
-/// A call whose window is longer than the most tokens that are tried shows nothing about the list.
+/// A call whose window is longer than the maximum number of tokens that are tried shows nothing
+/// about the list.
 #[test]
 fn a_window_that_is_too_long_shows_nothing() {
     let layouts = Layouts::new(Changing::Penalties);

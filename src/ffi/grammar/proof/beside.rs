@@ -1,7 +1,7 @@
-//! Compares this library's grammar with the host's own of the same text.
+//! Compares this library's grammar with the one that the host makes from the same text.
 //!
 //! The host's functions are called outside the guard, so that their exceptions pass through. This
-//! library's code runs inside.
+//! library's code runs inside the guard.
 
 use std::ffi::{CStr, c_char};
 use std::sync::Arc;

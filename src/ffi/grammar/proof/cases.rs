@@ -43,7 +43,7 @@ pub(super) enum Plan {
     },
 }
 
-/// Which of the allowed tokens a walk accepts.
+/// The tokens among which a walk chooses, if they are allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Choice {
     Any,

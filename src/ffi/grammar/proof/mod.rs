@@ -2,9 +2,9 @@
 //!
 //! The syntax of a grammar's text, and its meaning, have changed from build to build of llama.cpp.
 //! So before this library's grammar replaces the host's, both make small grammars that together use
-//! every construct. Of some hundred tokens both must allow the same ones, with candidates equal bit
-//! for bit, while tokens are accepted, after a clone and after a reset. The proof is divided by the
-//! features of a text: see [`found::Part`]. If there is a difference, or if the host refuses a
+//! every construct. Both must allow the same ones among a few hundred tokens, with candidates equal
+//! bit for bit, while tokens are accepted, after a clone and after a reset. The proof is divided by
+//! the features of a text: see [`found::Part`]. If there is a difference, or if the host refuses a
 //! text, the host makes its own grammars.
 //!
 //! Texts that should be refused are not tested: each text of a program is
@@ -35,9 +35,9 @@ use crate::quoted::quoted;
 use crate::sync::OnceLock;
 use crate::token::Token;
 
-/// The most repetitions that [`Part::Rules`] covers.
+/// The maximum number of repetitions that [`Part::Rules`] covers.
 const FEW_REPETITIONS: u64 = 40;
-/// The most repetitions that most builds allow.
+/// The maximum number of repetitions that most builds allow.
 const MANY_REPETITIONS: u64 = 2000;
 
 /// Returns the parts that a text and its triggers need.

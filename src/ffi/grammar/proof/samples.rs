@@ -7,8 +7,8 @@ use crate::grammar::vocabulary_tree::Kind;
 use crate::random::HashSet;
 use crate::token::{Token, TokenData};
 
-/// The most candidates that both grammars test one by one, without the mask of the whole
-/// vocabulary.
+/// The maximum number of candidates that both grammars test one by one, without the mask of the
+/// whole vocabulary.
 const CHUNK: usize = 96;
 
 /// Characters beyond ASCII that occur in the grammars.
@@ -16,16 +16,16 @@ const CHARACTERS: [&str; 12] = [
     "é", "ÿ", "ß", "à", "Ā", "€", "₯", "’", "中", "\u{fffd}", "😀", "😏",
 ];
 
-/// The most bytes of a token's text, unless it ends the generation. llama.cpp matches a text
-/// recursively and tries all derivations, so long texts are costly.
+/// The maximum number of bytes of a token's text, unless it ends the generation. llama.cpp matches
+/// a text recursively and tries all derivations, so long texts are costly.
 const LONGEST: usize = 32;
 
-/// The most tokens with a text of several characters.
+/// The maximum number of tokens with a text of several characters.
 const MOST_LONG: usize = 64;
 /// One byte in this many is represented by a token that begins with that byte and that ends within
 /// a character or continues one.
 const ONE_PART_IN: usize = 3;
-/// The most tokens of each other kind.
+/// The maximum number of tokens of each other kind.
 const MOST_OF_A_KIND: usize = 6;
 /// The length of the longest text with which the remaining length is measured.
 pub(super) const RULER: usize = 16;

@@ -72,8 +72,8 @@ impl Library<'_> {
         }
     }
 
-    /// Returns the memory that the dynamic linker makes read-only when it has filled in the
-    /// imports, in whole pages of `page` bytes; `None` if there is none.
+    /// Returns the memory that the dynamic linker makes read-only when it has filled in the imports
+    /// (RELRO), in whole pages of `page` bytes; `None` if there is none.
     pub fn sealed(&self, page: usize) -> Option<Range<usize>> {
         let header = self
             .headers()

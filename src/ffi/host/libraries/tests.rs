@@ -13,8 +13,8 @@ fn path(library: &Library<'_>) -> String {
 /// The symbols are those that the dynamic linker finds.
 #[test]
 fn symbols_are_where_the_linker_finds_them() {
-    // The functions are those of the C library: a sanitizer has functions of these names, too.
-    // SAFETY: a library that is loaded for as long as the process lives.
+    // The functions are those of the C library, since a sanitizer also has functions with these
+    // names. SAFETY: a library that is loaded for as long as the process lives.
     let library = unsafe { libc::dlopen(c"libc.so.6".as_ptr(), libc::RTLD_LAZY) };
     assert!(!library.is_null());
     for name in [c"getenv", c"qsort", c"stdout", c"dl_iterate_phdr", c"abort"] {

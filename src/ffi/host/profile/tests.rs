@@ -96,7 +96,7 @@ fn what_is_fused_alone_is_not_known() {
 }
 
 /// A different last bit in one of 3, 64 or 2048 logits, as another C library leaves some, is
-/// noticed. If results on the few arrays of the kind differ, too, many differences are taken for
+/// noticed. If results on the few arrays of the kind differ as well, many differences are taken for
 /// another formula.
 #[test]
 #[cfg_attr(miri, ignore = "minutes")]

@@ -102,9 +102,9 @@ fn mostly_rising(exchanged: u32, random: &mut Lcg) -> Vec<u32> {
     numbers
 }
 
-/// Returns ascending numbers, each of which occurs four times, so that a partition exchanges none
-/// of them. In the left half, `n` items have to move by one position, and one more by four
-/// positions, in the middle of that half; a partition would exchange that one with an equal number.
+/// Returns ascending numbers, each of which occurs four times, so a partition exchanges none of
+/// them. In the left half, `n` items have to move by one position, and one more by four positions,
+/// in the middle of that half; a partition would exchange that one with an equal number.
 // In bounds: no more than ten are to be moved.
 fn to_be_moved(n: usize) -> Vec<u32> {
     let mut numbers: Vec<u32> = (0..OTHERS).map(|i| i / 4).collect();
@@ -153,7 +153,7 @@ pub(super) fn of_top_k(random: &mut Lcg) -> Vec<Vec<TokenData>> {
 }
 
 /// Returns the arrays for typical, which are wrongly marked as sorted. One candidate of each is
-/// likely, so that the sort orders the others by their logits.
+/// likely, so the sort orders the others by their logits.
 pub(super) fn of_typical(random: &mut Lcg) -> Vec<Vec<TokenData>> {
     let logit = |number| match number {
         0 => 12.0,

@@ -3,8 +3,8 @@
 //! objects must be unchanged or report that they are out of use.
 //!
 //! Each case runs repeatedly: first with a fault at the first point that it passes, then at the
-//! second, until it runs without a fault. The exports are those in `tests/exports.txt`; an export
-//! without a case here fails the test.
+//! second, until it runs without a fault. The exports are those in `tests/exports.txt`. An export
+//! without a case fails the test.
 
 mod cases;
 mod entries;

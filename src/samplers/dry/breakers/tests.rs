@@ -131,8 +131,7 @@ fn breakers_are_those_that_looking_for_each_finds() {
         );
         let of_breaker = [3, 8, 60][below(&mut lcg, 3)];
         let n_breakers = 1 + below(&mut lcg, 20);
-        // Breakers may also have a letter that no token has, so that the tokens of a rest may be
-        // empty.
+        // Breakers may also have a letter that no token has, so a rest may have no tokens.
         let letters = [letters, b"z"].concat();
         let all: Vec<Vec<u8>> = (0..n_breakers)
             .map(|_| text(&mut lcg, of_breaker, &letters[case % 2..]))
@@ -200,7 +199,7 @@ fn breakers_are_those_that_looking_for_each_finds() {
     assert!(cfg!(miri) || shortened > 1000 && contained > 100 && cut > 100 && settled > 100);
 }
 
-/// A token that contains a breaker ends it, even if the token also ends with a beginning of that
+/// A token that contains a breaker ends it, even if the token also ends with a prefix of that
 /// breaker. Another breaker that begins in the same way still needs its rest.
 #[test]
 fn nothing_need_follow_a_breaker_that_a_token_contains() {
