@@ -113,8 +113,7 @@ extern "C" {
 #define LLAMA_SIEVE_MAX_ELEMENTS 2147483647
 
 /*
- The version of this header: the part that changes when a C name is removed or changes its
- meaning.
+ The part of this header's version that changes when a C name is removed or changes its meaning.
  */
 #define LLAMA_SIEVE_VERSION_MAJOR 0
 
@@ -242,10 +241,10 @@ typedef void (*llama_sieve_log_callback)(int level, const char *text, void *user
  the default, which is stderr.
 
  The callback may call the library. A message that such a call leads to is kept as last error and
- not delivered. It must not throw or long-jump. When this function returns, no earlier callback
- is still running, and its user may be freed. So do not call the function while holding a lock
- that the callback takes. Within a callback it returns at once, and earlier callbacks may run
- until a later call from outside has returned.
+ not delivered. The callback must not throw or long-jump. When this function returns, no earlier
+ callback is still running, and its user may be freed. So do not call the function while
+ holding a lock that the callback takes. Within a callback it returns at once, and earlier
+ callbacks may run until a later call from outside has returned.
 
  The caller guarantees:
  callback is NULL or a function as described, and user whatever it expects.
@@ -471,9 +470,9 @@ struct llama_sampler *llama_sieve_init_top_h(float alpha);
 /*
  Quadratic sampling, smoothing: replaces each logit by max - k d^2 + s d^3, with d its distance
  from the largest logit, d <= 0, k = factor (3 - curve) / 2 and s = factor (curve - 1) /
- 2 (kalomaze, text-generation-webui; KoboldCpp). curve 1 is a parabola. From 1 to 3 the logits
- stay in order. Masked candidates stay masked. llama.cpp does not have it. Disabled: factor <=
- 0.
+ 2 (kalomaze, text-generation-webui; KoboldCpp). With curve 1 the curve is a parabola. With
+ curve from 1 to 3 the logits stay in order. Masked candidates stay masked. llama.cpp does not
+ have it. Disabled: factor <= 0.
  */
 struct llama_sampler *llama_sieve_init_quadratic(float factor, float curve);
 
@@ -554,12 +553,12 @@ struct llama_sampler *llama_sieve_init_ban_strings(const struct llama_vocab *voc
 
  Texts and flags are those of llama_sieve_init_ban_strings, but LLAMA_SIEVE_BAN_REGEX is
  refused, since an expression has no length. With LLAMA_SIEVE_BAN_FOLD_CASE characters are
- counted in place of bytes. bias is usually negative. One above 0 favours the texts.
+ counted in place of bytes. bias is usually negative. A bias above 0 favours the texts.
 
  Put the sampler before those that truncate. llama_sieve_ban_rewind returns 0 for it. llama.cpp
  does not have it.
 
- vocab is read within this call only. Disabled: n 0, bias 0. NULL, and
+ vocab is read within this call only. Disabled: n 0, bias 0. Returns NULL, and
  llama_sieve_last_error says why, if bias is NaN or infinite, and for the texts and flags
  that llama_sieve_init_ban_strings refuses.
 
@@ -583,8 +582,8 @@ struct llama_sampler *llama_sieve_init_ban_strings_bias(const struct llama_vocab
  The function is for hosts that can rewind their cache: if the ban has cost the best candidate,
  they take that many tokens back, which removes the prefix, and continue with another token. The
  sampler is rewound by llama_sampler_reset and by accepting the tokens that are left, or replaced
- by a clone that was made at that point. A negative error for NULL, for other samplers, and if
- the sampler is in use or out of use.
+ by a clone that was made at that point. Returns a negative error for NULL, for other samplers,
+ and if the sampler is in use or out of use.
 
  The caller guarantees:
  smpl is NULL or a live sampler.
@@ -670,10 +669,10 @@ typedef struct llama_sieve_loop_params {
 struct llama_sampler *llama_sieve_init_loop_breaker(const struct llama_sieve_loop_params *params);
 
 /*
- Returns the seed that a sampler's random stream began with, like llama_sampler_get_seed: for
- dist, mirostat and mirostat_v2, both this library's and built-in. For a sieve in a chain it is
- the lower 32 bits, and for a chain the seed of its last member with one. Returns 0xFFFFFFFF
- (LLAMA_DEFAULT_SEED) if there is none, and for NULL.
+ Returns the seed that a sampler's random stream began with, like llama_sampler_get_seed. Dist,
+ mirostat and mirostat_v2 report one, both this library's samplers and the built-ins. For a sieve
+ in a chain it is the lower 32 bits, and for a chain the seed of its last member with one.
+ Returns 0xFFFFFFFF (LLAMA_DEFAULT_SEED) if there is none, and for NULL.
 
  The caller guarantees:
  smpl is NULL or a live sampler of any kind.
@@ -755,7 +754,7 @@ int32_t llama_sieve_chain_sample_bf16(struct llama_sampler *chain,
 
 /*
  Selects one token for each of n chains, each from its own n_vocab logits, on the calling
- thread and at most n_threads - 1 threads of the library. With 0 or 1 only on the calling
+ thread and at most n_threads - 1 threads of the library. With 0 or 1, all run on the calling
  thread. Nothing is accepted. Chains with a member that is not this library's run on the calling
  thread, after the others. The tokens do not depend on the number of threads.
 
@@ -837,11 +836,11 @@ typedef void (*llama_sieve_trace_callback)(const char *json, size_t len, void *u
  followed, at most 100; text=off, to omit texts, token ids, and the lengths of repetitions.
 
  The callback may call the library, but not while it holds a lock that it takes itself: a batch
- calls it from several threads. Tokens that it samples are not traced. It must not throw or
- long-jump. In a child that it forks within a batch of several threads, it must not return: the
- batch never ends in the child, which does not have the other threads. When this function
- returns, no earlier callback is still running, unless one takes longer than ten seconds, or this
- function is called by one.
+ calls it from several threads. Tokens that it samples are not traced. The callback must not
+ throw or long-jump. In a child that it forks within a batch of several threads, it must not
+ return: the batch never ends in the child, which does not have the other threads. When this
+ function returns, no earlier callback is still running, unless one takes longer than ten
+ seconds, or this function is called by one.
 
  Returns LLAMA_SIEVE_OK, or LLAMA_SIEVE_ERROR_PARAMS, with nothing changed, for unknown options.
 
@@ -1004,8 +1003,8 @@ struct llama_sieve *llama_sieve_clone(const struct llama_sieve *sieve);
 
 /*
  Frees the sieve. NULL is allowed. A sieve in use by another thread is not freed: an error is
- logged, and its memory is leaked. A sieve of llama_sieve_of_sampler is not freed either. Its
- sampler does that.
+ logged, and its memory is leaked. A sieve of llama_sieve_of_sampler is not freed either, since
+ its sampler frees it.
 
  The caller guarantees:
  sieve is NULL or came from llama_sieve_new or llama_sieve_clone, and is not used any more.
@@ -1615,7 +1614,8 @@ int32_t llama_sieve_greedy(const float *logits, int32_t n_vocab);
  * 5. Token tries
  *
  * A constraint for the host's chain: the next tokens are one value of a set. The tokens of a value
- * are a span. A sampler is made with a set, or as a slot, whose set comes later and can be replaced.
+ * are a span. A sampler is made with a set, or as a slot, whose set comes later and may be replaced
+ * at any time.
  * ---------------------------------------------------------------------------------------------- */
 
 /*
@@ -1660,9 +1660,9 @@ int32_t llama_sieve_greedy(const float *logits, int32_t n_vocab);
  [{"name": s, "tokens": [id, ...]}, ...], "terminators": [id, ...]}, ...]}, where modelId and
  terminators are optional. mode is LLAMA_SIEVE_TRIE_GREEDY or LLAMA_SIEVE_TRIE_SAMPLED, into
  which LLAMA_SIEVE_TRIE_COMPACT and LLAMA_SIEVE_TRIE_RESET_IDLE may be or-ed. The constraint is
- active at once, at the first descriptor. Docs/token-trie.md describes its effect and its
- position in a chain (before samplers that truncate). llama_sieve_trie_set can replace it, as in
- a slot.
+ active immediately, at the first descriptor. Its effect and its position in a chain (before
+ samplers that truncate) are described in docs/token-trie.md. llama_sieve_trie_set can replace
+ it, as in a slot.
 
  Returns NULL, and llama_sieve_last_error says why and where, for a payload that is invalid, has
  no leaf with tokens, or has more than LLAMA_SIEVE_TRIE_MAX_PAYLOAD bytes, a value of more than
@@ -1872,9 +1872,9 @@ void eliza_inference_clear_token_trie(void *handle);
 #define LLAMA_SIEVE_TRIE_MAX_STRINGS 1048576
 
 /*
- The maximum number of bytes of one such string, and of a token's text in a grammar or a tag.
- Tokenizers of a host that split a text with std::regex recurse for each of its characters: 512
- KiB of stack are enough.
+ The maximum number of bytes of one string of such a trie, and of a token's text in a grammar or
+ a tag. Tokenizers of a host that split a text with std::regex recurse for each of its
+ characters: 512 KiB of stack are enough.
  */
 #define LLAMA_SIEVE_TRIE_MAX_STRING_BYTES 1024
 
@@ -1888,8 +1888,8 @@ void eliza_inference_clear_token_trie(void *handle);
  or strings is NULL; if n is 0 or beyond LLAMA_SIEVE_TRIE_MAX_STRINGS; if a string is NULL,
  empty, not UTF-8, or longer than LLAMA_SIEVE_TRIE_MAX_STRING_BYTES bytes or
  LLAMA_SIEVE_TRIE_SPAN_LIMIT tokens; for an unknown mode; or without a host. Exceptions of the
- host's tokenizer pass through. It may take 512 KiB of stack. For longer values, pass their
- tokens in such a payload.
+ host's tokenizer pass through. The tokenizer may take 512 KiB of stack. For longer values, pass
+ their tokens in such a payload.
 
  The caller guarantees:
  vocab is NULL or a vocabulary of the host; strings is NULL or n pointers, each NULL or a C
@@ -2044,9 +2044,9 @@ void llama_sieve_vocab_forget(const struct llama_vocab *vocab);
  reset, or cloned can be taken back; fewer if their states take more than 4 MiB, which no common
  grammar needs. While a lazy grammar waits, tokens accepted before a clone can be taken back as
  well. For more, and after an internal error, returns LLAMA_SIEVE_ERROR_SIZE, and nothing
- changes. For NULL and other samplers, another LLAMA_SIEVE_ERROR_*. Only the grammar is changed:
- the caller must rewind the other samplers of a chain and the context's memory. Does nothing for
- an empty grammar, which constrains nothing.
+ changes. Returns another LLAMA_SIEVE_ERROR_* for NULL and for other samplers. Only the grammar
+ is changed: the caller must rewind the other samplers of a chain and the context's memory. Does
+ nothing for an empty grammar, which constrains nothing.
 
  The caller guarantees:
  smpl is NULL or a live sampler.
@@ -2236,7 +2236,8 @@ struct llama_sampler *llama_sieve_init_regex(const struct llama_vocab *vocab,
  one of n strings. Thousands of them cost no more than a few.
 
  Any tokens may spell a string, whereas a token trie (llama_sieve_init_trie_strings) uses the
- tokens from the tokenizer, and reports the chosen value. Docs/token-trie.md compares the two.
+ tokens from the tokenizer, and reports the chosen value. The page docs/token-trie.md compares
+ the two.
 
  The sampler is a grammar, like that of llama_sieve_init_regex. Returns NULL, and
  llama_sieve_last_error names the value, if vocab, values or one of them is NULL, one is not
@@ -2262,8 +2263,8 @@ struct llama_sampler *llama_sieve_init_choice(const struct llama_vocab *vocab,
 #define LLAMA_SIEVE_JSON_COMPACT 2
 
 /*
- A flag: objects whose properties the schema names have no other ones, unless the schema mentions
- these, as if "additionalProperties" were false.
+ A flag: objects whose schema names properties have no other properties, unless the schema
+ mentions those, as if "additionalProperties" were false.
  */
 #define LLAMA_SIEVE_JSON_CLOSED 4
 
@@ -2389,7 +2390,8 @@ size_t llama_sieve_json_schema_to_gbnf(const char *schema, uint32_t flags, char 
  "json_schema", as for llama_sieve_init_json_schema without flags, "regex", as for
  llama_sieve_init_regex, and "grammar", GBNF with the rule root and without !<...>. With
  "required" the text may end only after a span; with "once" it ends after the first span. Free
- text contains no begin tag. None may contain another. flags is 0. See docs/grammar.md.
+ text contains no begin tag, and no begin tag may contain another one. flags is 0. See
+ docs/grammar.md.
 
  The sampler is a grammar, like that of llama_sieve_init_regex. Returns NULL, and
  llama_sieve_last_error names the tag and what is wrong with it, if the description cannot be
@@ -2569,10 +2571,10 @@ int llama_sieve_bind_host(void *dl_handle);
 
  flags is 0. Existing samplers stay as they are. New ones are this library's. For libraries
  that are loaded later, call the function again: it adds their imports and leaves the others
- unchanged. It does not affect function pointers that a program has got in another way, such as
- by dlsym or GetProcAddress (Python's ctypes), or has kept from before; imports by a number
- instead of a name; or a llama.cpp that is linked into the program. If several llama.cpps are
- loaded, it uses the first.
+ unchanged. The function does not affect function pointers that a program has got in another way,
+ such as by dlsym or GetProcAddress (Python's ctypes), or has kept from before; imports by a
+ number instead of a name; or a llama.cpp that is linked into the program. If several llama.cpps
+ are loaded, it uses the first.
 
  Returns the number of imports that this call has redirected; 0 if all already are, or if the
  preload library was loaded by LD_PRELOAD. LLAMA_SIEVE_ERROR_PARAMS for other flags;

@@ -16,7 +16,7 @@ use crate::host_profile::HostProfile;
 use crate::random::random_number;
 use crate::token::TokenData;
 
-/// The seed that requests a random one: llama.h's `LLAMA_DEFAULT_SEED`.
+/// The seed value that requests a random seed: llama.h's `LLAMA_DEFAULT_SEED`.
 pub const DEFAULT_SEED: u32 = 0xFFFF_FFFF;
 
 /// Returns `seed` itself, or a new random seed for [`DEFAULT_SEED`].

@@ -23,10 +23,10 @@ pub const NO_LIBRARY: &str = "no llama.cpp is loaded as a shared library: load i
 ///
 /// `flags` is 0. Existing samplers stay as they are. New ones are this library's. For libraries
 /// that are loaded later, call the function again: it adds their imports and leaves the others
-/// unchanged. It does not affect function pointers that a program has got in another way, such as
-/// by dlsym or GetProcAddress (Python's ctypes), or has kept from before; imports by a number
-/// instead of a name; or a llama.cpp that is linked into the program. If several llama.cpps are
-/// loaded, it uses the first.
+/// unchanged. The function does not affect function pointers that a program has got in another way,
+/// such as by dlsym or GetProcAddress (Python's ctypes), or has kept from before; imports by a
+/// number instead of a name; or a llama.cpp that is linked into the program. If several llama.cpps
+/// are loaded, it uses the first.
 ///
 /// Returns the number of imports that this call has redirected; 0 if all already are, or if the
 /// preload library was loaded by LD_PRELOAD. LLAMA_SIEVE_ERROR_PARAMS for other `flags`;

@@ -130,12 +130,12 @@ pub unsafe extern "C" fn llama_sieve_init_ban_strings(
 ///
 /// Texts and `flags` are those of llama_sieve_init_ban_strings, but LLAMA_SIEVE_BAN_REGEX is
 /// refused, since an expression has no length. With LLAMA_SIEVE_BAN_FOLD_CASE characters are
-/// counted in place of bytes. `bias` is usually negative. One above 0 favours the texts.
+/// counted in place of bytes. `bias` is usually negative. A `bias` above 0 favours the texts.
 ///
 /// Put the sampler before those that truncate. llama_sieve_ban_rewind returns 0 for it. llama.cpp
 /// does not have it.
 ///
-/// `vocab` is read within this call only. Disabled: `n` 0, `bias` 0. NULL, and
+/// `vocab` is read within this call only. Disabled: `n` 0, `bias` 0. Returns NULL, and
 /// llama_sieve_last_error says why, if `bias` is NaN or infinite, and for the texts and `flags`
 /// that llama_sieve_init_ban_strings refuses.
 ///
@@ -227,8 +227,8 @@ unsafe fn texts_of<'a>(texts: *const *const c_char, n: usize) -> Result<Vec<&'a 
 /// The function is for hosts that can rewind their cache: if the ban has cost the best candidate,
 /// they take that many tokens back, which removes the prefix, and continue with another token. The
 /// sampler is rewound by llama_sampler_reset and by accepting the tokens that are left, or replaced
-/// by a clone that was made at that point. A negative error for NULL, for other samplers, and if
-/// the sampler is in use or out of use.
+/// by a clone that was made at that point. Returns a negative error for NULL, for other samplers,
+/// and if the sampler is in use or out of use.
 ///
 /// # Safety
 /// `smpl` is NULL or a live sampler.

@@ -37,8 +37,7 @@ const VERSION: &CStr =
         Err(_) => panic!("the version contains a NUL"),
     };
 
-/// The version of this header: the part that changes when a C name is removed or changes its
-/// meaning.
+/// The part of this header's version that changes when a C name is removed or changes its meaning.
 pub const LLAMA_SIEVE_VERSION_MAJOR: c_int = 0;
 /// The part of the version that changes when a feature is added.
 pub const LLAMA_SIEVE_VERSION_MINOR: c_int = 2;
@@ -177,10 +176,10 @@ fn c_string(mut text: String) -> CString {
 /// the default, which is stderr.
 ///
 /// The callback may call the library. A message that such a call leads to is kept as last error and
-/// not delivered. It must not throw or long-jump. When this function returns, no earlier callback
-/// is still running, and its `user` may be freed. So do not call the function while holding a lock
-/// that the callback takes. Within a callback it returns at once, and earlier callbacks may run
-/// until a later call from outside has returned.
+/// not delivered. The callback must not throw or long-jump. When this function returns, no earlier
+/// callback is still running, and its `user` may be freed. So do not call the function while
+/// holding a lock that the callback takes. Within a callback it returns at once, and earlier
+/// callbacks may run until a later call from outside has returned.
 ///
 /// # Safety
 /// `callback` is NULL or a function as described, and `user` whatever it expects.

@@ -531,9 +531,9 @@ pub extern "C-unwind" fn llama_sieve_init_top_h(alpha: f32) -> *mut llama_sample
 
 /// Quadratic sampling, smoothing: replaces each logit by max - k d^2 + s d^3, with d its distance
 /// from the largest logit, d <= 0, k = `factor` (3 - `curve`) / 2 and s = `factor` (`curve` - 1) /
-/// 2 (kalomaze, text-generation-webui; KoboldCpp). `curve` 1 is a parabola. From 1 to 3 the logits
-/// stay in order. Masked candidates stay masked. llama.cpp does not have it. Disabled: `factor` <=
-/// 0.
+/// 2 (kalomaze, text-generation-webui; KoboldCpp). With `curve` 1 the curve is a parabola. With
+/// `curve` from 1 to 3 the logits stay in order. Masked candidates stay masked. llama.cpp does not
+/// have it. Disabled: `factor` <= 0.
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn llama_sieve_init_quadratic(factor: f32, curve: f32) -> *mut llama_sampler {
     construct(&QUADRATIC, c"?quadratic", &[factor, curve], || {

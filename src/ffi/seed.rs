@@ -8,10 +8,10 @@ use crate::ffi::samplers::SEEDED;
 use crate::ffi::sieve::SIEVE;
 use crate::rng::DEFAULT_SEED;
 
-/// Returns the seed that a sampler's random stream began with, like llama_sampler_get_seed: for
-/// dist, mirostat and mirostat_v2, both this library's and built-in. For a sieve in a chain it is
-/// the lower 32 bits, and for a chain the seed of its last member with one. Returns 0xFFFFFFFF
-/// (LLAMA_DEFAULT_SEED) if there is none, and for NULL.
+/// Returns the seed that a sampler's random stream began with, like llama_sampler_get_seed. Dist,
+/// mirostat and mirostat_v2 report one, both this library's samplers and the built-ins. For a sieve
+/// in a chain it is the lower 32 bits, and for a chain the seed of its last member with one.
+/// Returns 0xFFFFFFFF (LLAMA_DEFAULT_SEED) if there is none, and for NULL.
 ///
 /// # Safety
 /// `smpl` is NULL or a live sampler of any kind.

@@ -24,11 +24,11 @@ pub type llama_sieve_trace_callback =
 /// followed, at most 100; `text=off`, to omit texts, token ids, and the lengths of repetitions.
 ///
 /// The callback may call the library, but not while it holds a lock that it takes itself: a batch
-/// calls it from several threads. Tokens that it samples are not traced. It must not throw or
-/// long-jump. In a child that it forks within a batch of several threads, it must not return: the
-/// batch never ends in the child, which does not have the other threads. When this function
-/// returns, no earlier callback is still running, unless one takes longer than ten seconds, or this
-/// function is called by one.
+/// calls it from several threads. Tokens that it samples are not traced. The callback must not
+/// throw or long-jump. In a child that it forks within a batch of several threads, it must not
+/// return: the batch never ends in the child, which does not have the other threads. When this
+/// function returns, no earlier callback is still running, unless one takes longer than ten
+/// seconds, or this function is called by one.
 ///
 /// Returns LLAMA_SIEVE_OK, or LLAMA_SIEVE_ERROR_PARAMS, with nothing changed, for unknown options.
 ///

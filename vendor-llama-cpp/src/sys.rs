@@ -63,7 +63,7 @@ pub struct llama_logit_bias {
     pub bias: f32,
 }
 
-/// The vtable of a sampler, of which only the address is used.
+/// The vtable of a sampler. Only its address is used.
 #[repr(C)]
 #[allow(non_camel_case_types)]
 pub struct llama_sampler_i {

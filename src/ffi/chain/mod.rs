@@ -173,7 +173,7 @@ pub unsafe extern "C-unwind" fn llama_sieve_chain_sample_bf16(
 }
 
 /// Selects one token for each of `n` chains, each from its own `n_vocab` logits, on the calling
-/// thread and at most `n_threads` - 1 threads of the library. With 0 or 1 only on the calling
+/// thread and at most `n_threads` - 1 threads of the library. With 0 or 1, all run on the calling
 /// thread. Nothing is accepted. Chains with a member that is not this library's run on the calling
 /// thread, after the others. The tokens do not depend on the number of threads.
 ///

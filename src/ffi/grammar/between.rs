@@ -29,9 +29,9 @@ const BYTES: Argument = argument!("bytes", "cap");
 /// reset, or cloned can be taken back; fewer if their states take more than 4 MiB, which no common
 /// grammar needs. While a lazy grammar waits, tokens accepted before a clone can be taken back as
 /// well. For more, and after an internal error, returns LLAMA_SIEVE_ERROR_SIZE, and nothing
-/// changes. For NULL and other samplers, another LLAMA_SIEVE_ERROR_*. Only the grammar is changed:
-/// the caller must rewind the other samplers of a chain and the context's memory. Does nothing for
-/// an empty grammar, which constrains nothing.
+/// changes. Returns another LLAMA_SIEVE_ERROR_* for NULL and for other samplers. Only the grammar
+/// is changed: the caller must rewind the other samplers of a chain and the context's memory. Does
+/// nothing for an empty grammar, which constrains nothing.
 ///
 /// # Safety
 /// `smpl` is NULL or a live sampler.

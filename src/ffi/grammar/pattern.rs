@@ -84,7 +84,8 @@ const VALUES: Argument = argument!("values", "n", LLAMA_SIEVE_CHOICE_MAX_VALUES)
 /// one of `n` strings. Thousands of them cost no more than a few.
 ///
 /// Any tokens may spell a string, whereas a token trie (llama_sieve_init_trie_strings) uses the
-/// tokens from the tokenizer, and reports the chosen value. Docs/token-trie.md compares the two.
+/// tokens from the tokenizer, and reports the chosen value. The page docs/token-trie.md compares
+/// the two.
 ///
 /// The sampler is a grammar, like that of llama_sieve_init_regex. Returns NULL, and
 /// llama_sieve_last_error names the value, if `vocab`, `values` or one of them is NULL, one is not

@@ -20,8 +20,8 @@ use crate::memory;
 pub const LLAMA_SIEVE_JSON_LLAMA_CPP: u32 = 1;
 /// A flag: no white space between the parts of the JSON.
 pub const LLAMA_SIEVE_JSON_COMPACT: u32 = 2;
-/// A flag: objects whose properties the schema names have no other ones, unless the schema mentions
-/// these, as if "additionalProperties" were false.
+/// A flag: objects whose schema names properties have no other properties, unless the schema
+/// mentions those, as if "additionalProperties" were false.
 pub const LLAMA_SIEVE_JSON_CLOSED: u32 = 4;
 /// A flag: properties in any order, instead of the schema's; at most 10 in one object.
 pub const LLAMA_SIEVE_JSON_ANY_ORDER: u32 = 8;

@@ -45,7 +45,8 @@ const CALL: &str = "llama_sieve_init_tags";
 /// "json_schema", as for llama_sieve_init_json_schema without flags, "regex", as for
 /// llama_sieve_init_regex, and "grammar", GBNF with the rule root and without !<...>. With
 /// "required" the text may end only after a span; with "once" it ends after the first span. Free
-/// text contains no begin tag. None may contain another. `flags` is 0. See docs/grammar.md.
+/// text contains no begin tag, and no begin tag may contain another one. `flags` is 0. See
+/// docs/grammar.md.
 ///
 /// The sampler is a grammar, like that of llama_sieve_init_regex. Returns NULL, and
 /// llama_sieve_last_error names the tag and what is wrong with it, if the description cannot be

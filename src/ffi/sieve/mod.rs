@@ -87,8 +87,8 @@ pub unsafe extern "C" fn llama_sieve_clone(sieve: *const Handle) -> *mut Handle 
 }
 
 /// Frees the sieve. NULL is allowed. A sieve in use by another thread is not freed: an error is
-/// logged, and its memory is leaked. A sieve of llama_sieve_of_sampler is not freed either. Its
-/// sampler does that.
+/// logged, and its memory is leaked. A sieve of llama_sieve_of_sampler is not freed either, since
+/// its sampler frees it.
 ///
 /// # Safety
 /// `sieve` is NULL or came from llama_sieve_new or llama_sieve_clone, and is not used any more.

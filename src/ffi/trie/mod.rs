@@ -92,9 +92,9 @@ pub(super) static TOKEN_TRIE: Vtable = vtable::<TrieSampler>();
 /// [{"name": s, "tokens": [id, ...]}, ...], "terminators": [id, ...]}, ...]}, where modelId and
 /// terminators are optional. mode is LLAMA_SIEVE_TRIE_GREEDY or LLAMA_SIEVE_TRIE_SAMPLED, into
 /// which LLAMA_SIEVE_TRIE_COMPACT and LLAMA_SIEVE_TRIE_RESET_IDLE may be or-ed. The constraint is
-/// active at once, at the first descriptor. Docs/token-trie.md describes its effect and its
-/// position in a chain (before samplers that truncate). llama_sieve_trie_set can replace it, as in
-/// a slot.
+/// active immediately, at the first descriptor. Its effect and its position in a chain (before
+/// samplers that truncate) are described in docs/token-trie.md. llama_sieve_trie_set can replace
+/// it, as in a slot.
 ///
 /// Returns NULL, and llama_sieve_last_error says why and where, for a payload that is invalid, has
 /// no leaf with tokens, or has more than LLAMA_SIEVE_TRIE_MAX_PAYLOAD bytes, a value of more than

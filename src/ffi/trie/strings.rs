@@ -24,9 +24,9 @@ use super::{TOKEN_TRIE, slot_for};
 /// The maximum number of strings of a token trie of strings.
 pub const LLAMA_SIEVE_TRIE_MAX_STRINGS: usize = 1_048_576;
 
-/// The maximum number of bytes of one such string, and of a token's text in a grammar or a tag.
-/// Tokenizers of a host that split a text with std::regex recurse for each of its characters: 512
-/// KiB of stack are enough.
+/// The maximum number of bytes of one string of such a trie, and of a token's text in a grammar or
+/// a tag. Tokenizers of a host that split a text with std::regex recurse for each of its
+/// characters: 512 KiB of stack are enough.
 pub const LLAMA_SIEVE_TRIE_MAX_STRING_BYTES: usize = 1024;
 const _: () = assert!(LLAMA_SIEVE_TRIE_MAX_STRING_BYTES == MAX_TOKEN_TEXT);
 
@@ -43,8 +43,8 @@ const STRINGS: Argument = argument!("strings", "n", LLAMA_SIEVE_TRIE_MAX_STRINGS
 /// or `strings` is NULL; if `n` is 0 or beyond LLAMA_SIEVE_TRIE_MAX_STRINGS; if a string is NULL,
 /// empty, not UTF-8, or longer than LLAMA_SIEVE_TRIE_MAX_STRING_BYTES bytes or
 /// LLAMA_SIEVE_TRIE_SPAN_LIMIT tokens; for an unknown mode; or without a host. Exceptions of the
-/// host's tokenizer pass through. It may take 512 KiB of stack. For longer values, pass their
-/// tokens in such a payload.
+/// host's tokenizer pass through. The tokenizer may take 512 KiB of stack. For longer values, pass
+/// their tokens in such a payload.
 ///
 /// # Safety
 /// `vocab` is NULL or a vocabulary of the host; `strings` is NULL or `n` pointers, each NULL or a C
