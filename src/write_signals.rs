@@ -31,7 +31,7 @@ mod linux {
         }
     }
 
-    /// Returns the set of those of the two signals that are not in `than`.
+    /// Returns the two signals without those that are in `than`.
     fn others(than: &sigset_t) -> sigset_t {
         let mut set = empty();
         for signal in ALL {

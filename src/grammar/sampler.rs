@@ -433,8 +433,8 @@ impl Slot {
         }
     }
 
-    /// Returns how many of these tokens the grammar allows, one after the other. Changes nothing.
-    /// Without a grammar all tokens of the vocabulary are allowed.
+    /// Returns the number of leading tokens in this sequence that the grammar allows. Changes
+    /// nothing. Without a grammar all tokens of the vocabulary are allowed.
     pub fn accepts(&self, tokens: &[Token]) -> usize {
         match self.core.lock().as_mut() {
             _ if tokens.is_empty() => 0,
@@ -580,9 +580,9 @@ impl Core {
         Ok(())
     }
 
-    /// Keeps only the tokens that end the generation. If there are several candidates and none of
-    /// them is such a token, such a token replaces the first one. A single candidate is not
-    /// replaced: a host passes one to check whether a token is allowed, and reads only its logit.
+    /// Keeps only the tokens that end the generation. If none of several candidates is such a
+    /// token, one of these tokens replaces the first candidate. A single candidate is not replaced:
+    /// a host passes one to check whether a token is allowed, and reads only its logit.
     fn end_only(&self, candidates: &mut Candidates<'_>) {
         let tree = self.tree();
         let ends =

@@ -223,7 +223,7 @@ impl Sampler for AdaptiveP {
 
     /// Chooses a token, and defers the probabilities until they are read. Changes and draws nothing
     /// if a logit is infinite or NaN.
-    // In bounds: `discrete` returns the index of a token, each of which has an exponential.
+    // In bounds: `discrete` returns the index of a token, and every token has an exponential.
     fn narrow_whole(&mut self, mut whole: Whole<'_, '_>) -> bool {
         let curve = self.curve();
         if self.target < 0.0 || curve.target.is_nan() || whole.n_vocab() < MANY {

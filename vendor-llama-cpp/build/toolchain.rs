@@ -10,8 +10,8 @@ use crate::fnv::Fnv;
 /// The flags of CMake's Release build type, which are used for every cargo profile.
 ///
 /// The compiled samplers are the reference that this library's results must equal bit for bit, so
-/// CFLAGS or CXXFLAGS from the environment must not loosen the arithmetic. The flags here come
-/// after those. `-w` suppresses the warnings, which concern foreign code.
+/// CFLAGS or CXXFLAGS from the environment must not loosen the arithmetic. These flags come after
+/// the flags from the environment. `-w` suppresses the warnings, which concern foreign code.
 const COMMON_FLAGS: [&str; 6] = [
     "-O3",
     "-DNDEBUG",

@@ -46,7 +46,7 @@ pub struct StdRegex(std::ptr::NonNull<std::ffi::c_void>);
 impl StdRegex {
     /// Returns the expression; `None` if the constructor of `std::regex` throws.
     pub fn new(pattern: &[u8]) -> Option<Self> {
-        // SAFETY: as many bytes as is said.
+        // SAFETY: the pointer is to a slice of this length.
         let made = unsafe { sys::vendor_std_regex(pattern.as_ptr().cast(), pattern.len()) };
         std::ptr::NonNull::new(made).map(Self)
     }
@@ -55,7 +55,7 @@ impl StdRegex {
     /// if `whole` is true, otherwise by `std::regex_search`.
     pub fn find(&self, text: &[u8], whole: bool) -> Option<Vec<Option<(usize, usize)>>> {
         let mut out = [0_i64; 128];
-        // SAFETY: it lives, and text and room are as long as is said.
+        // SAFETY: the expression is alive, and both pointers are to slices of these lengths.
         let n = unsafe {
             let regex = self.0.as_ptr().cast_const();
             let (text, n, room) = (text.as_ptr().cast(), text.len(), out.len());
@@ -69,7 +69,7 @@ impl StdRegex {
     /// True if [`find`](Self::find) ends within `most` reads and comparisons of positions in the
     /// text. With some patterns it tries exponentially many possibilities.
     pub fn ends(&self, text: &[u8], whole: bool, most: usize) -> bool {
-        // SAFETY: it lives, and the text is as long as is said.
+        // SAFETY: the expression is alive, and the pointer is to a slice of this length.
         unsafe {
             let regex = self.0.as_ptr().cast_const();
             sys::vendor_std_regex_ends(regex, text.as_ptr().cast(), text.len(), whole, most)

@@ -57,8 +57,8 @@ pub unsafe extern "C" fn llama_sieve_grammar_rollback(
     })
 }
 
-/// Returns how many tokens of a draft a grammar allows after the text so far, one after the other:
-/// the index of the first that is not allowed, or `n`. Changes nothing.
+/// Returns the number of leading tokens of a draft that a grammar allows after the text so far: the
+/// index of the first token that is not allowed, or `n`. Changes nothing.
 ///
 /// A lazy grammar that waits allows every token until its trigger is found in the draft. A token
 /// that ends the generation is allowed where the text is complete. The whole draft may take
@@ -86,7 +86,7 @@ pub unsafe extern "C" fn llama_sieve_grammar_accepts(
 /// Returns their number, and writes the first `cap` of them to `bytes`, without a final NUL;
 /// nothing if `bytes` is NULL.
 ///
-/// They are whole characters, or the rest of one that the last token has begun, up to the next
+/// The bytes are whole characters, or the rest of one that the last token has begun, up to the next
 /// choice; at most LLAMA_SIEVE_GRAMMAR_MAX_FORCED and the rest of the last character, as far as
 /// LLAMA_SIEVE_GRAMMAR_MAX_STEPS suffice. Returns 0 if the text may end, if a token may follow that
 /// the grammar names by its number, if nothing is constrained, while a lazy grammar waits, and if

@@ -2,9 +2,8 @@
 //!
 //! A few of the host's samplers are applied to a few arrays. This library's samplers are applied to
 //! the same arrays under one profile after another. The profile with equal results, bit for bit, is
-//! the host's. The arrays distinguish every two known profiles. The properties are determined one
-//! after the other: first the fused expressions, on arrays without ties, and then, with these
-//! known, the order of ties.
+//! the host's. The arrays distinguish every two known profiles. The fused expressions are
+//! determined first, on arrays without ties, and then, with these known, the order of ties.
 //!
 //! A profile that is found in this way does not prove that all samplers are equal: the certificate
 //! compares each kind of sampler, on other arrays.

@@ -31,7 +31,7 @@ const UNUSED: u32 = u32::MAX;
 #[derive(Debug, Default)]
 pub struct Breakers {
     heads: TokenMap<Head>,
-    /// The beginnings of breakers. The first entry means that there is none.
+    /// The beginnings of breakers. Index 0 means no beginning.
     beginnings: Vec<Beginning>,
     tails: Vec<Tail>,
     /// The tokens of the tails.
@@ -44,17 +44,17 @@ pub struct Breakers {
 #[derive(Clone, Copy, Debug)]
 struct Head {
     is_breaker: bool,
-    /// The longest beginning with which the text ends; 0 if there is none.
+    /// The index of the longest beginning that is a suffix of the text; 0 if there is none.
     beginning: u32,
     /// The range in `contained`, in ascending order, of the breakers that the text contains and
-    /// also ends with a beginning of. These need no further token.
+    /// that also have a beginning at its end. Such breakers need no further token.
     contained: (u32, u32),
 }
 
 /// A beginning of breakers.
 #[derive(Clone, Copy, Debug, Default)]
 struct Beginning {
-    /// The longest other beginning with which this one ends; 0 if there is none.
+    /// The index of the longest other beginning that is a suffix of this one; 0 if there is none.
     shorter: u32,
     /// The range in `tails` of the tails that may follow, sorted by their tokens.
     tails: (u32, u32),

@@ -176,7 +176,8 @@ impl LoopBreaker {
         (self.found, self.heat, self.forced) = (None, 1.0, None);
     }
 
-    /// Returns the tokens, one of which must follow. The first one is inserted if all are absent.
+    /// Returns the only tokens that may follow, or `None` if any may. The first one is inserted if
+    /// all are absent.
     fn wanted(&self) -> Option<&[Token]> {
         match (&self.action, self.forced, self.found) {
             (LoopAction::Force(tokens), Some(n), _) => tokens.get(n..=n),
@@ -203,9 +204,9 @@ fn ban(candidates: &mut Candidates<'_>, token: Token) {
     candidates.set_sorted(false);
 }
 
-/// Masks all candidates except the tokens in `wanted`. If none of these is a candidate, the first
-/// of them replaces the first candidate. Does nothing if another sampler has banned them all, or
-/// for a single candidate, with which a host checks whether a token is allowed.
+/// Masks all candidates except the tokens in `wanted`. If no wanted token is a candidate, the first
+/// wanted token replaces the first candidate. Does nothing if another sampler has banned all wanted
+/// tokens, or for a single candidate, with which a host checks whether a token is allowed.
 fn leave_alone(candidates: &mut Candidates<'_>, wanted: &[Token]) {
     let is_wanted = |candidate: &TokenData| wanted.contains(&candidate.id);
     let slice = candidates.as_mut_slice();

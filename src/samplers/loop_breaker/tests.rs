@@ -14,8 +14,8 @@ fn breaker(min_tokens: usize, action: LoopAction) -> LoopBreaker {
     LoopBreaker::new(params).expect("good parameters")
 }
 
-/// Returns the repetition by its definition: the shortest period of which the newest tokens are
-/// three or more copies, with at least `min` tokens in all.
+/// Returns the repetition by its definition: the shortest period with three or more copies at the
+/// end of the tokens, which have at least `min` tokens in all.
 fn defined(tokens: &[Token], max_period: usize, min: usize) -> Option<(usize, usize)> {
     (1..=max_period).find_map(|period| {
         let n = tokens.len();
