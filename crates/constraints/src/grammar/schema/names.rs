@@ -31,8 +31,8 @@ const UNESCAPED: [Span; 6] = [
 /// The rules of unlisted names.
 #[derive(Debug, Default)]
 pub struct OtherNames {
-    /// The rules of nodes with one child, by true if the node ends a name, the child's character and
-    /// its rule.
+    /// The rules of nodes with one child. The keys: true if the node ends a name, the child's
+    /// character and its rule.
     with_one: Map<(bool, u32, u32), Option<u32>>,
     /// The rules of other nodes.
     with_several: Map<(bool, Vec<(u32, u32)>), Option<u32>>,
