@@ -74,7 +74,7 @@ def _served(files: List[str], output: Optional[str]) -> int:
 
 
 def main(arguments: Optional[List[str]] = None) -> int:
-    """Returns the exit status, unless this process becomes the program."""
+    """Runs a command. Returns its exit status, unless the program replaces this process."""
     words = sys.argv[1:] if arguments is None else arguments
     name, rest = (words[0], words[1:]) if words else ("", [])
     if name == "trace":

@@ -103,6 +103,6 @@ def chain_function(view: NDArray[Any]) -> Callable[..., int]:
 
 
 def address(view: NDArray[Any]) -> int:
-    """Returns the address of its first element."""
+    """Returns the address of the view's first element."""
     data: Tuple[int, bool] = view.__array_interface__["data"]
     return data[0]

@@ -1,7 +1,7 @@
 """Reads the headers of a Linux library or program, without running it.
 
-It reads only the needed parts: the required libraries, the exported and imported names, their
-versions of the C library, and the build id.
+Only these parts are read: the required libraries, the exported and imported names, their versions
+of the C library, and the build id.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _MACHINES = {3: "i686", 21: "ppc64le", 40: "armv7l", 62: "x86_64", 183: "aarch64
 _SECTION_SIZE = 64
 _SEGMENT_SIZE = 56
 _MOST_WORK = 1 << 26
-"""How many bytes of tables and names are read of one file, whatever its numbers say."""
+"""The most bytes of tables and names that are read from one file, whatever sizes it declares."""
 
 
 class NotElf(ValueError):
@@ -91,7 +91,8 @@ class _Reader:
         return elf
 
     def _spend(self, size: int) -> None:
-        """Counts the bytes read: tables may overlap, and form cycles."""
+        """Counts bytes read. ValueError beyond the limit, since tables may overlap or form
+        cycles."""
         self._left -= size
         if self._left < 0:
             raise ValueError("its tables are too large, or refer to each other in a circle")

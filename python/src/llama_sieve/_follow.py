@@ -1,8 +1,8 @@
 """Serves the page of a trace while it is written: `python -m llama_sieve trace --follow FILE`.
 
-It is served only on the loopback interface, to clients that know the random word in its address. A
-request that names another host, comes from another site's page, or is anything but GET is refused:
-a trace contains the conversation.
+The page is served only on the loopback interface, to clients that know the random word in its
+address. A request that names another host, comes from another site's page, or is anything but GET
+is refused: a trace contains the conversation.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SECONDS = 10
 """The time that a request may take."""
 
 NEXT = "Llama-Sieve-Next"
-"""The header with the place at which the lines go on."""
+"""The response header with the place after the returned lines."""
 
 
 class Emptied(Exception):
@@ -49,14 +49,14 @@ class Place:
 
     offset: int = 0
     record: str = ""
-    """A digest of the first line, which no other record has; empty at the beginning."""
+    """A digest of the first line, which differs between traces; empty at the beginning."""
 
 
 def lines(path: str, place: Place) -> Tuple[bytes, Place]:
     """Returns some complete lines of a trace from a place on, and the place after them.
 
-    An incomplete last line is left for later. Without the file there are no lines yet. Raises
-    Emptied, NoTrace for anything but a trace, and OSError."""
+    An incomplete last line is not returned yet. If the file does not exist, there are no lines.
+    Raises Emptied if the trace was replaced, NoTrace for anything but a trace, and OSError."""
     start = place.offset
     try:
         # Without waiting for the writer of a pipe.
@@ -115,7 +115,7 @@ class Server(ThreadingHTTPServer):
         super().process_request(request, client_address)
 
     def process_request_thread(self, request, client_address) -> None:  # type: ignore[no-untyped-def]
-        """Answers on a thread of its own."""
+        """Answers the request of a connection, and then makes room for another one."""
         try:
             super().process_request_thread(request, client_address)
         finally:
@@ -141,7 +141,7 @@ class Handler(BaseHTTPRequestHandler):
     def send_error(
         self, code: int, message: Optional[str] = None, explain: Optional[str] = None
     ) -> None:
-        """Answers invalid requests, and all methods but GET."""
+        """Answers invalid requests, and all methods except GET, without a body."""
         self._answer(405 if code == 501 else code, b"", "text/plain")
 
     def do_GET(self) -> None:

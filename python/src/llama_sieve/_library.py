@@ -419,14 +419,14 @@ def _deliver(level: int, text: Optional[bytes], _user: Any) -> None:
 
 
 _DELIVER = LOG_CALLBACK(_deliver)
-"""The only callback that C ever has. Another thread may be about to enter one that is replaced."""
+"""The only callback that C ever gets: a thread could still enter one after it was replaced."""
 
 
 def set_log(receive: Optional[Callable[[int, str], None]]) -> None:
     """Sends the library's messages to `receive(level, text)`, from all threads; None: to stderr.
 
     The levels are those of ggml: 2 information, 3 warning, 4 error. An exception that `receive`
-    raises is reported as Python reports uncatchable ones.
+    raises is reported by sys.unraisablehook.
     """
     global _receive
     _receive = receive
@@ -452,9 +452,8 @@ def version() -> str:
 def simd() -> str:
     """Returns the instruction set in use: "avx512", "avx2", "neon" or "scalar".
 
-    If the bits of the C library's expf, exp or logf differ from the instruction set's form, the C
-    library is called for that function. It is then named after ", scalar": "avx512, scalar expf
-    exp logf" on Windows.
+    If expf, exp or logf of the C library returns other bits than the vector form, the C library's
+    function is called. Its name then follows ", scalar": "avx512, scalar expf exp logf" on Windows.
     """
     text: bytes = library.llama_sieve_simd()
     return text.decode()

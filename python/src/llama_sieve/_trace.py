@@ -19,7 +19,7 @@ VERSION = 1
 
 
 PART = 1 << 18
-"""The number of characters after which a new element begins."""
+"""The number of characters of a trace after which the page begins a new element."""
 
 
 class NoTrace(ValueError):

@@ -28,12 +28,12 @@ def _given(texts: Iterable[Text], vocab: Any) -> tuple[Any, Any, int]:
 class BanStrings(Sampler):
     """A sampler that bans every token that would complete one of the texts.
 
-    None of them occurs in the generated text, whichever tokens spell it. With `fold_case`, letters
-    that differ only in case are equal, by Unicode's simple case folding. With `regex`, the texts
-    are regular expressions in the syntax of Rust's crate `regex`, and none of them matches anywhere
-    in the generated text; `$`, `\\b` and expressions that match the empty text are refused. `vocab`
-    is a llama_vocab, or an object that has one as `vocab` or a llama_model as `model`, such as a
-    llama_cpp.Llama. In a chain it comes before every sampler that truncates.
+    None of the texts occurs in the generated text, whichever tokens spell it. With `fold_case`,
+    letters that differ only in case are equal, by Unicode's simple case folding. With `regex`, the
+    texts are regular expressions in the syntax of Rust's crate `regex`, and none of them matches
+    anywhere in the generated text; `$`, `\\b` and expressions that match the empty text are
+    refused. `vocab` is a llama_vocab, or an object that has one as `vocab` or a llama_model as
+    `model`, such as a llama_cpp.Llama. In a chain it comes before every sampler that truncates.
     """
 
     _kind = "ban"
@@ -47,24 +47,24 @@ class BanStrings(Sampler):
         super().__init__(made(create(address, ctypes.cast(array, c_void_p), n, flags)))
 
     def rewind(self) -> int:
-        """Returns how many tokens ago a text began that one more token would complete.
+        """Returns how many of the newest tokens contain a text that one more token could complete.
 
-        It is 0 if none has begun. A host that can rewind its cache takes back this many tokens to
-        write another sentence.
+        The result is 0 if no text has begun. A host that can rewind its cache can take this many
+        tokens back and continue differently.
         """
         with self._used() as pointer:
             return check(library.llama_sieve_ban_rewind(pointer))
 
 
 class BanStringsBias(Sampler):
-    """A sampler that biases tokens which continue one of the texts, in place of a ban.
+    """A sampler that biases tokens that continue one of the texts, instead of banning them.
 
-    A token continues a text that began before it and goes on to its end. If m of the text's L bytes
-    match then, m / L of `bias`, which is usually negative, is added to the token's logit; of
-    several texts the one with the largest share counts. A token that completes a text, or contains
-    a whole one, gets all of `bias`. With `fold_case`, letters that differ only in case are equal,
-    and characters are counted in place of bytes. `vocab` is that of `BanStrings`. In a chain it
-    comes before every sampler that truncates.
+    A token continues a text that began before it if the match extends to the token's end. If m of
+    the text's L bytes then match, m / L of `bias`, which is usually negative, is added to the
+    token's logit. If the token continues several texts, the one with the largest fraction counts. A
+    token that completes a text, or contains a complete one, gets all of `bias`. With `fold_case`,
+    letters that differ only in case are equal, and characters are counted instead of bytes. `vocab`
+    is that of `BanStrings`. In a chain it comes before every sampler that truncates.
     """
 
     _kind = "ban"

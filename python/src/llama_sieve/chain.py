@@ -35,9 +35,9 @@ class _ChainParams(ctypes.Structure):
 class Chain(Held):
     """A llama_sampler_chain: `Chain(samplers.top_k(40), samplers.temp(0.8), samplers.dist(42))`.
 
-    The token is that of llama.cpp's own sampling, without an array of the whole vocabulary. The
-    chain owns its samplers. One thread at a time: a second one gets BusyError. Needs a llama.cpp in
-    the process (`bind_host`).
+    It selects the token that llama.cpp's own sampling would, without an array of the vocabulary.
+    The chain owns its samplers. One thread at a time: a second one gets BusyError. Needs a
+    llama.cpp in the process (`bind_host`).
     """
 
     _kind = "chain"
@@ -58,15 +58,15 @@ class Chain(Held):
             member.add_to(self)
 
     def _host(self, name: str, restype: Any, *argtypes: Any) -> Any:
-        """Returns llama_sampler_NAME of the llama.cpp that this was made with."""
+        """Returns llama_sampler_NAME of the llama.cpp that this chain was made with."""
         return host.host_function(f"llama_sampler_{name}", restype, *argtypes, of=self._library)
 
     def sample(self, logits: Any) -> int:
         """Returns the token that the chain selects from raw logits, without accepting it.
 
         The array is read in place: one contiguous row of float32, float16 or bfloat16 (of
-        ml_dtypes). NoCandidateError if the chain leaves none or selects one of minus infinity,
-        InvalidError if it selects none.
+        ml_dtypes). NoCandidateError if the chain leaves no candidate or selects one with a logit of
+        minus infinity. InvalidError if it selects none.
         """
         view = _arrays.vector(logits)
         sample = _arrays.chain_function(view)
@@ -74,7 +74,7 @@ class Chain(Held):
         try:
             self._last = None
             token = check(sample(handle, _arrays.address(view), view.size))
-            # Kept, since the candidates may be computed again from it, on this thread.
+            # Kept, since the candidates may be computed again from the array, on this thread.
             self._last = threading.get_ident(), view
             return token
         finally:

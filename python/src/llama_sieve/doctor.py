@@ -15,7 +15,7 @@ Report = Dict[str, Any]
 
 
 def report() -> Report:
-    """Returns a report of what `patch` would replace in llama-cpp-python. Imports it."""
+    """Imports llama-cpp-python, and returns a report of what `patch` would replace in it."""
     spec = util.find_spec("llama_cpp")
     if spec is None or spec.origin is None:
         return _without_host(

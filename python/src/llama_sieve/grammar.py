@@ -1,7 +1,7 @@
 """Constraints on the text: GBNF, JSON Schema, regular expressions, lists of strings, tags.
 
-Each is a sampler for a chain, before every sampler that truncates. One outside a chain serves
-engines that mask their logits themselves: `mask` or `mask_logits`, then `accept`.
+Each is a sampler for a chain, to be put before every sampler that truncates. Outside a chain it
+serves engines that mask their logits themselves: `mask` or `mask_logits`, then `accept`.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _DEAD = {
 
 
 def _json(value: Any) -> bytes:
-    """Returns JSON in a string unchanged, or that of a mapping, a bool or a pydantic model."""
+    """Returns a string unchanged, or the JSON of a mapping, a bool or a pydantic model."""
     if isinstance(value, (str, bytes)):
         return text_for_c(value, "JSON")
     for name in ("model_json_schema", "json_schema"):
@@ -69,8 +69,8 @@ def _flags(*flags: bool) -> int:
 class Constraint(Sampler):
     """A sampler that allows only tokens after which the text can still follow a grammar.
 
-    Compiled constraints are cached in the process, so that making one again is cheap. After a token
-    that is not allowed the constraint is dead until `reset` or `rollback`: only tokens that end the
+    Compiled constraints are cached in the process, so making one again is cheap. After a token that
+    is not allowed the constraint is dead until `reset` or `rollback`: only tokens that end the
     generation are allowed then, and `error` says why. `vocab` is a llama_vocab, or an object that
     has one as `vocab` or a llama_model as `model`, such as a llama_cpp.Llama.
     """
@@ -149,8 +149,8 @@ class Constraint(Sampler):
     def forced(self) -> bytes:
         """Returns the bytes that must follow, whatever tokens spell them; b"" if there is a choice.
 
-        A tokenizer may join them with later text: to be exact, tokenize them and leave the last
-        token to the model.
+        A tokenizer may merge the last bytes with later text. To be exact, tokenize the bytes, and
+        let the model sample the last token.
         """
         ask = library.llama_sieve_grammar_forced
         with self._used() as pointer:
@@ -163,7 +163,7 @@ class Grammar(Constraint):
     """The text follows a grammar in GBNF, llama.cpp's notation: see docs/grammar.md."""
 
     def __init__(self, vocab: Any, grammar: Text, root: Text = "root") -> None:
-        """`root` names the rule that a whole text follows."""
+        """`root` names the rule that the complete text follows."""
         super().__init__("grammar", vocab, text_for_c(grammar, "grammar"), text_for_c(root, "root"))
 
 
@@ -183,11 +183,11 @@ class JsonSchema(Constraint):
     ) -> None:
         """`schema` is a mapping, a bool, JSON in a string, or a model or TypeAdapter of pydantic's.
 
-        `compact` allows no white space. `closed` allows no other properties unless the schema
-        mentions them. `any_order` allows properties in any order. With `lenient`, keywords that
-        cannot be enforced are left out with a warning, and cause no InvalidError. `llama_cpp`,
-        which excludes the other options, gives the language of llama.cpp's own converter, as
-        llama-server's `json_schema` does, which enforces less.
+        `compact` allows no white space. With `closed`, objects that name properties have no others,
+        unless the schema mentions these. `any_order` allows properties in any order. With
+        `lenient`, keywords that cannot be enforced are ignored with a warning instead of an
+        InvalidError. `llama_cpp`, which excludes the other options, allows the texts of llama.cpp's
+        own converter, which llama-server uses for `json_schema` and which enforces less.
         """
         flags = _flags(compact, closed, any_order, lenient, llama_cpp)
         super().__init__("json_schema", vocab, _json(schema), flags)
@@ -232,7 +232,7 @@ def json_schema_to_gbnf(
     lenient: bool = False,
     llama_cpp: bool = False,
 ) -> str:
-    """Returns a schema as a grammar in GBNF, for a server; no llama.cpp is needed.
+    """Returns the grammar of a schema's texts in GBNF, for a server. No llama.cpp is needed.
 
     The arguments are those of `JsonSchema`.
     """

@@ -1,5 +1,5 @@
-"""The llama.cpp of this process: selects the one that samplers work in, and compares it with this
-library."""
+"""The llama.cpp of this process: selects the one that samplers use, and compares its samplers with
+this library's."""
 
 from __future__ import annotations
 

@@ -43,8 +43,8 @@ def become(arguments: List[str]) -> NoReturn:
 
 
 def call(arguments: List[str], given: Optional[str] = None) -> int:
-    """Runs the program with a text as its input, and this process's output. Returns its exit
-    code."""
+    """Runs the program with a text as its input; it writes to this process's output. Returns its
+    exit code."""
     sys.stdout.flush()
     try:
         return subprocess.run([PROGRAM, *arguments], input=given, text=True).returncode

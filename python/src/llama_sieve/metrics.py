@@ -34,7 +34,7 @@ def _defined(value: float) -> float:
 def entropy(logits: Any, unit: Unit = "nats") -> float:
     """Returns the Shannon entropy of the model's distribution, from its raw logits (float32).
 
-    It is between 0 and the logarithm of their number, with a relative error below 1e-6.
+    The result is between 0 and the logarithm of their number, with a relative error below 1e-6.
     InvalidError if no token has a probability.
     """
     view = _arrays.floats(logits)
@@ -44,7 +44,7 @@ def entropy(logits: Any, unit: Unit = "nats") -> float:
 def surprisal(logits: Any, token: int, unit: Unit = "nats") -> float:
     """Returns minus the logarithm of the token's probability, from the raw logits (float32).
 
-    It is plus infinity for a masked token. InvalidError for a token outside the vocabulary.
+    The result is plus infinity for a masked token. InvalidError for a token outside the vocabulary.
     """
     view = _arrays.floats(logits)
     token = int32(index(token), "token")
@@ -60,7 +60,7 @@ def candidates_entropy(candidates: Any, unit: Unit = "nats") -> float:
 
 
 def candidates_surprisal(candidates: Any, token: int, unit: Unit = "nats") -> float:
-    """Returns the surprisal among candidates (`CANDIDATE`); plus infinity for any other token."""
+    """Returns the surprisal among candidates (`CANDIDATE`); plus infinity for other tokens."""
     view = _arrays.candidates(candidates)
     token = int32(index(token), "token")
     surprise = library.llama_sieve_candidates_surprisal

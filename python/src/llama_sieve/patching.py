@@ -69,7 +69,7 @@ def _old_dry(
     last_n: int,
     *breakers: Any,
 ) -> Tuple[Any, ...]:
-    """Replaces -1, which in the host means as many tokens as the model's context has."""
+    """Replaces -1, which means the size of the model's context in the host."""
     return (vocab, multiplier, base, allowed, n_ctx if last_n == -1 else last_n, *breakers)
 
 
@@ -415,15 +415,15 @@ def patch(
     adaptive_p: Optional[Numbers] = None,
     grammar: Optional[Constrain] = None,
 ) -> Patch:
-    """Makes llama-cpp-python use this library's samplers, from the next one on: the same text,
+    """Makes llama-cpp-python use this library's samplers, from the next sampler on: the same text,
     faster.
 
     `module` is llama_cpp, which is imported if it is not given. Only one module can be patched at a
     time: InvalidError for another. `kinds` limits the patch to some of `KINDS`. `verbose` prints a
     line on stderr for each new sampler; it is the default if the environment variable
     LLAMA_SIEVE_VERBOSE is set. The patch is undone by `unpatch()`, or at the end of
-    `with patch():`. Patches nest, and only the outermost counts. Functions that were imported by
-    name before (`from llama_cpp import llama_sampler_init_top_k`) are not replaced.
+    `with patch():`. Patches nest, and only the outermost has an effect. Functions that were
+    imported by name before (`from llama_cpp import llama_sampler_init_top_k`) are not replaced.
 
     The other arguments add samplers for which `Llama` has no arguments to each chain that it makes
     from then on, at the positions of llama.cpp's own programs. `dry`, `xtc` and `adaptive_p` are

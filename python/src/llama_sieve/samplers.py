@@ -1,4 +1,5 @@
-"""Samplers for llama.cpp chains: each is a drop-in for llama.cpp's own sampler of the same name.
+"""Samplers for llama.cpp chains: drop-ins for llama.cpp's own samplers of the same names, and
+others.
 
 They need a llama.cpp in the process (`bind_host`), and are freed with their object unless a chain
 takes them.
@@ -58,9 +59,9 @@ class _Given:
 
 
 class Sampler(Held):
-    """A llama_sampler, freed with this object until a chain owns it. One thread at a time.
+    """A llama_sampler, freed with this object unless a chain owns it. One thread at a time.
 
-    Copying it calls llama_sampler_clone.
+    Copying the object calls llama_sampler_clone.
     """
 
     _kind = "sampler"
@@ -73,13 +74,13 @@ class Sampler(Held):
         self._hold(host.pointer(pointer, "sampler"), self._function("free", None))
 
     def _function(self, name: str, restype: Any, *argtypes: Any) -> Any:
-        """Returns llama_sampler_NAME of the llama.cpp that this was made with, bound to it."""
+        """Returns llama_sampler_NAME of the llama.cpp that this sampler was made with."""
         name = f"llama_sampler_{name}"
         return host.host_function(name, restype, c_void_p, *argtypes, of=self._library)
 
     @contextmanager
     def _used(self) -> Iterator[int]:
-        """Returns the address, for this thread alone."""
+        """Yields the address, and locks the sampler for this thread meanwhile."""
         if self._given is None:
             self._take()
             lock = self._lock
@@ -115,7 +116,8 @@ class Sampler(Held):
             self._lock.release()
 
     def release(self) -> int:
-        """Returns the llama_sampler, which the caller must free, by a chain or llama_sampler_free.
+        """Returns the llama_sampler, which the caller must add to a chain or free by
+        llama_sampler_free.
 
         This object can then no longer be used.
         """
@@ -238,7 +240,8 @@ def temp_ext(t: float, delta: float, exponent: float) -> Sampler:
 
 
 def xtc(p: float, t: float, min_keep: int, seed: int) -> Sampler:
-    """With chance p removes the candidates of probability t or more, except the least of them."""
+    """With probability p, removes candidates with at least probability t, except the least of
+    them."""
     return _new("xtc", [c_float, c_float, c_size_t, c_uint32], p, t, min_keep, seed)
 
 
@@ -254,7 +257,7 @@ def mirostat(n_vocab: int, seed: int, tau: float, eta: float, m: int = 100) -> S
 
 
 def mirostat_v2(seed: int, tau: float, eta: float) -> Sampler:
-    """Mirostat 2: selects with the same aim, by cutting at a surprisal that follows the error."""
+    """Selects with mirostat's aim, among candidates up to a surprisal that follows the error."""
     return _new("mirostat_v2", [c_uint32, c_float, c_float], seed, tau, eta)
 
 
@@ -333,7 +336,7 @@ def p_less(normalised: bool = False) -> Sampler:
 
 
 def top_h(alpha: float) -> Sampler:
-    """Keeps the most probable up to alpha times the entropy of all; disabled by alpha >= 1."""
+    """Keeps the most probable that have at most alpha times the entropy; disabled by alpha >= 1."""
     return _new("top_h", [c_float], alpha)
 
 
@@ -363,13 +366,14 @@ def loop_breaker(
     tokens: Iterable[int] = (),
     vocab: Any = None,
 ) -> Sampler:
-    """Ends a repetition of the newest tokens once its third copy is complete.
+    """Ends a repetition: at least three copies of the newest tokens, with `min_tokens` tokens in
+    all.
 
-    `action`: "ban" bans the token that would continue it, "temperature" divides the logits by
-    `temperature`, more at each token, "force" lets `tokens` follow, such as those that end the
-    reasoning, and "end" ends the generation, for which it needs the vocabulary. A 0 selects the
-    default: periods of up to 1,024 tokens, 128 tokens in all copies together, and a temperature of
-    1.5.
+    `action`: "ban" bans the token that would continue the repetition, "temperature" divides the
+    logits by `temperature`, more at each token, "force" lets `tokens` follow, such as those that
+    end the reasoning, and "end" ends the generation, for which it needs the vocabulary. A 0 selects
+    the default: periods of up to 1,024 tokens, 128 tokens in all copies together, and a temperature
+    of 1.5.
     """
     if action not in _LOOP_ACTIONS:
         raise InvalidError(f"loop_breaker: the action is one of {', '.join(_LOOP_ACTIONS)}")

@@ -33,7 +33,7 @@ from ._library import (
 )
 
 RANDOM_SEED = 0xFFFFFFFF
-"""The seed that means a random one, which changes at each reset."""
+"""The seed that selects a random one, which changes at each reset."""
 
 
 class Mode(IntEnum):
@@ -86,15 +86,15 @@ class Params:
     top_k: int = 40
     """Keeps this many of the largest logits; disabled by <= 0."""
     top_p: float = 0.95
-    """Keeps the fewest most probable tokens that reach this; disabled by >= 1."""
+    """Keeps the fewest most probable tokens whose sum reaches this; disabled by >= 1."""
     min_p: float = 0.05
-    """Keeps tokens with at least this share of the first one's probability; disabled by <= 0."""
+    """Keeps tokens with at least this fraction of the largest probability; disabled by <= 0."""
     typical_p: float = 1.0
-    """Keeps the tokens whose surprisal is nearest to the entropy; disabled by >= 1."""
+    """Keeps the tokens with surprisal nearest to the entropy, up to this sum; disabled by >= 1."""
     top_n_sigma: float = -1.0
     """Keeps logits within this many standard deviations of the largest; disabled by <= 0."""
     min_keep: int = 1
-    """The number of tokens that typical, top-p and min-p keep at least."""
+    """The least number of tokens that typical, top-p and min-p keep."""
     penalty_last_n: int = 64
     """The number of most recent tokens that are penalised; disabled by <= 0."""
     penalty_repeat: float = 1.0
@@ -164,13 +164,13 @@ class Stage(IntEnum):
     """Sometimes removes the most probable tokens."""
     TEMPERATURE = 9
     DYNAMIC_TEMPERATURE = 10
-    """The temperature, moved by the entropy."""
+    """A temperature that depends on the entropy."""
     MIROSTAT = 11
     """Draws the token so that the surprisal of the text stays near a target."""
     MIROSTAT_V2 = 12
     """The second version of mirostat."""
     ADAPTIVE_P = 13
-    """Draws the token near a probability."""
+    """Draws a token whose probability is near a target."""
     SAMPLER = 64
     """The sampler in the first slot; `Stage.SAMPLER + 1` is the one in the second."""
 
@@ -179,9 +179,9 @@ class Stage(IntEnum):
 class Stages:
     """The stages of a sieve, in order, and the parameters that `Params` does not have.
 
-    Each occurs at most once, and one that draws the token (mirostat, adaptive-p) comes last. The
-    defaults are the order and the parameters of llama.cpp's programs, which disable the other
-    stages.
+    Each stage occurs at most once, and one that draws the token (mirostat, adaptive-p) comes last.
+    The defaults are those of llama.cpp's programs, with which DRY and XTC have no effect, and the
+    temperature is constant.
     """
 
     order: Sequence[int] = (
@@ -214,13 +214,13 @@ class Stages:
     mirostat_tau: float = 5.0
     """The surprisal that both mirostats aim at, in bits."""
     mirostat_eta: float = 0.1
-    """The share of the error that they correct at each token."""
+    """The fraction of the error that both mirostats correct at each token."""
     mirostat_m: int = 100
     """The number of candidates that the first mirostat's estimate uses."""
     adaptive_target: float = -1.0
     """The probability that adaptive-p aims at, 0 to 1; below 0 it only draws."""
     adaptive_decay: float = 0.9
-    """0 to 0.99: its average reaches back 1 / (1 - decay) tokens."""
+    """The decay of adaptive-p's average, 0 to 0.99: it reaches back 1 / (1 - decay) tokens."""
 
     def _native(self) -> SieveStages:
         """Returns the C structure, which keeps the order alive."""
@@ -260,7 +260,7 @@ class Sieve(Held):
     """A sampler of one sequence over raw logits.
 
     `Sieve(temperature=0.7, seed=7)`, or `Sieve(Params(...))`. One thread at a time: a second one
-    gets BusyError. Sampling lets other Python threads run.
+    gets BusyError. Sampling releases the GIL.
     """
 
     _kind = "sieve"
@@ -343,9 +343,9 @@ class Sieve(Held):
 
     @property
     def stages(self) -> Optional[Stages]:
-        """The stages in a custom order; None: in the order of the parameters.
+        """The stages in a custom order; None for the order of `Params.order`.
 
-        Assigned ones apply from the next token on; stages that stay keep their memory.
+        Assigned stages apply from the next token on. Those in both orders keep their memory.
         """
         return self._stages
 
@@ -365,10 +365,10 @@ class Sieve(Held):
     def set_sampler(self, slot: int, sampler: Optional[samplers.Sampler]) -> None:
         """Copies a sampler in its current state into a slot, 0 to 15; None empties the slot.
 
-        It runs at the position of `Stage.SAMPLER + slot` in `stages`, and accepts every token that
-        the sieve accepts. It must be one of this library's that does not select: a cut, banned
-        texts, a loop breaker, a grammar. `save()` includes the memory of bans and loop breakers,
-        and refuses other samplers with memory.
+        The copy runs at the position of `Stage.SAMPLER + slot` in `stages`, and accepts every token
+        that the sieve accepts. The sampler must be one of this library's that does not select: one
+        that truncates, banned texts, a loop breaker, a grammar. `save()` includes the memory of
+        bans and loop breakers, and refuses other samplers with memory.
         """
         number = int32(index(slot), "slot")
         if sampler is not None:
@@ -425,7 +425,7 @@ class Sieve(Held):
             self._lock.release()
 
     def measure(self, measured: bool = True) -> None:
-        """True to include entropies and surprisal in `stats`; they cost a pass over the logits."""
+        """Sets whether `stats` has entropies and surprisal, which cost a pass over the logits."""
         handle = self._take()
         try:
             check(library.llama_sieve_measure(handle, bool(measured)))
@@ -480,9 +480,9 @@ def sample_batch(
 ) -> NDArray[np.int32]:
     """Chooses a token for each of several independent sequences, without accepting them.
 
-    `logits` is an array with a row of float32 for each, or a sequence of such rows; `threads` is
-    the number of threads that may work. The tokens do not depend on it. If a sequence has no token,
-    BatchError contains those of the others.
+    `logits` is an array with a row of float32 for each sequence, or a sequence of such rows. At
+    most `threads` threads work; the tokens do not depend on their number. If a sequence has no
+    token, BatchError contains those of the others.
     """
     rows = _arrays.rows(logits, len(sieves))
     tokens = np.zeros(len(rows), np.int32)
@@ -522,7 +522,7 @@ def greedy(logits: Any) -> int:
 def top_candidates(logits: Any, n: int) -> NDArray[Any]:
     """Returns the n most probable tokens in descending order, as a new array of `CANDIDATE`.
 
-    Their probabilities are over the whole vocabulary, as for log-probabilities.
+    Their probabilities are those within the whole vocabulary.
     """
     view = _arrays.floats(logits)
     n = int32(index(n), "n")

@@ -34,8 +34,8 @@ def _bytes(text: Payload) -> bytes:
 class TokenTrie(Sampler):
     """A constraint for a llama.cpp chain: see docs/token-trie.md.
 
-    Put it before every sampler that truncates. A chain that it is added to owns it from then on,
-    and frees it: afterwards this object raises InvalidError. Needs a llama.cpp in the process
+    Put it before every sampler that truncates. A chain that it is added to owns and frees it. After
+    the chain was freed, this object raises InvalidError. Needs a llama.cpp in the process
     (`bind_host`).
     """
 

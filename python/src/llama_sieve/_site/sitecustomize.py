@@ -61,13 +61,13 @@ class _Finder(importlib.abc.MetaPathFinder):
                 self._made = None
             if self._made is None:
                 self._made = _package().patch(module)
-        except Exception as error:  # The program goes on as it would have without us.
+        except Exception as error:  # The program continues as without this package.
             print(f"llama-sieve: llama-cpp-python is not patched: {error}", file=sys.stderr)
 
 
 class _Loader(importlib.abc.Loader):
-    """Loads a module by another loader, which it then puts back in its place, and reports the
-    module."""
+    """Loads a module by another loader, which it restores as the module's, and then calls
+    `then`."""
 
     def __init__(self, loader, then):
         self._loader = loader
