@@ -1,7 +1,7 @@
 "use strict";
 
-// Makes addons that call llama.cpp, such as node-llama-cpp's, use our samplers: those that are
-// loaded already, and those that are loaded later.
+// Makes addons that call llama.cpp, such as node-llama-cpp's, use our samplers: both the addons
+// that are already loaded and those that are loaded later.
 
 const { NoHostError, attach } = require("./index.cjs");
 

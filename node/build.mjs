@@ -1,4 +1,5 @@
-// Compiles the library from the sources of the repository, and puts it where the package looks.
+// Compiles the library from the sources of the repository, and puts it where the package searches
+// for it.
 import { execFileSync } from "node:child_process";
 import { copyFileSync } from "node:fs";
 import path from "node:path";

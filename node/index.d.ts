@@ -15,7 +15,7 @@ export class LlamaSieveError extends Error {
 export class InvalidError extends LlamaSieveError {}
 /** No llama.cpp was found in this process, and the call needs one. */
 export class NoHostError extends LlamaSieveError {}
-/** There is no token to choose: every logit, or that of the selected one, is minus infinity. */
+/** There is no token to choose: every logit, or the selected one's, is minus infinity or NaN. */
 export class NoCandidateError extends LlamaSieveError {}
 /** Saved bytes are not a state, are damaged, or belong to another kind of generator. */
 export class StateError extends LlamaSieveError {}
@@ -41,19 +41,19 @@ export interface Candidate {
     p: number;
 }
 
-/** The seed that means a random one, which changes at each reset. */
+/** The seed that selects a random one, which changes at each reset. */
 export const RANDOM_SEED: number;
 
 /** Parameters of a sieve. The defaults are llama.cpp's. */
 export interface SieveParams {
-    /** Divides the logits. Default 0.8; 1 has no effect; below 0.001 the most probable. */
+    /** Divides the logits. Default 0.8. 1 has no effect; below 0.001 selects the most probable. */
     temperature?: number;
     /** Keeps this many of the largest logits. Default 40; disabled by <= 0. */
     topK?: number;
-    /** Keeps the fewest most probable tokens that reach this. Default 0.95; disabled by >= 1. */
+    /** Keeps the fewest most probable tokens whose sum reaches this. Default 0.95; off by >= 1. */
     topP?: number;
     /**
-     * Keeps tokens with at least this share of the first one's probability. Default 0.05; disabled
+     * Keeps tokens with at least this fraction of the largest probability. Default 0.05; disabled
      * by <= 0.
      */
     minP?: number;
@@ -61,7 +61,7 @@ export interface SieveParams {
     typicalP?: number;
     /** Keeps logits within this many standard deviations of the largest. Default -1: disabled. */
     topNSigma?: number;
-    /** The number of tokens that typical, top-p and min-p keep at least. Default 1. */
+    /** The least number of tokens that typical, top-p and min-p keep. Default 1. */
     minKeep?: number;
     /** The number of most recent tokens that are penalised. Default 64; disabled by <= 0. */
     penaltyLastN?: number;
@@ -73,17 +73,17 @@ export interface SieveParams {
     penaltyPresent?: number;
     /** The seed. Default RANDOM_SEED. */
     seed?: number;
-    /** Generator. Default "mt19937", llama.cpp's; "position": a hash of seed and position. */
+    /** The generator. Default "mt19937", llama.cpp's; "position": a hash of seed and position. */
     rng?: "mt19937" | "xoroshiro128plus" | "position";
-    /** Draw. Default "cdf"; "gumbel": the largest of logit / temperature + Gumbel noise. */
+    /** How to draw. Default "cdf"; "gumbel": the largest logit / temperature + Gumbel noise. */
     method?: "cdf" | "gumbel";
-    /** Position of the temperature: after all filters (default), or right after the penalties. */
+    /** The temperature's position: after all filters (default), or right after the penalties. */
     order?: "temp-last" | "temp-first";
-    /** Biases added to the logits of tokens; -Infinity bans one. */
+    /** Biases added to the logits of tokens; -Infinity bans a token. */
     bias?: Map<number, number> | Record<number, number>;
 }
 
-/** Statistics of the last token's distribution, in nats; NaN unless `measure` was set. */
+/** Statistics of the last token's distribution. Those in nats are NaN unless `measure` was set. */
 export interface SieveStats {
     /** Entropy of the raw logits. */
     modelEntropy: number;
@@ -106,7 +106,7 @@ export interface SieveStats {
 
 /** An object that holds native memory. */
 declare abstract class Held {
-    /** Frees it now. A second call does nothing. */
+    /** Frees the memory now. A second call does nothing. */
     close(): void;
     [Symbol.dispose](): void;
 }
@@ -128,7 +128,7 @@ export type Stage =
     | "adaptiveP"
     | number;
 
-/** Parameters of stages that `SieveParams` does not have. An omitted one disables its stage. */
+/** Parameters of stages that `SieveParams` does not have. Omitted ones have their defaults. */
 export interface NumbersOfStages {
     dryMultiplier?: number;
     dryBase?: number;
@@ -162,22 +162,23 @@ export class Sieve extends Held {
     /** Changes some parameters from the next token on; history and generator stay. */
     update(changes: SieveParams): void;
     /**
-     * Sets the stages, in order, from the next token on: names, and slots of samplers. Stages that
-     * stay keep their memory. `undefined` restores those of the parameters.
+     * Sets the stages, in order, from the next token on: names, and slots of samplers. Stages in
+     * both orders keep their memory. `undefined` restores the order of the parameters.
      */
     setStages(order?: Iterable<Stage>, numbers?: NumbersOfStages): void;
     /**
-     * Copies a sampler in its current state into a slot, 0 to 15; `undefined` empties the slot. It
-     * runs at its slot's position among the stages, and accepts every accepted token. It must be
-     * one of this library's that does not select: a cut, banned texts, a loop breaker, a grammar.
-     * `save` includes the memory of bans and loop breakers, and refuses other samplers with memory.
+     * Copies a sampler in its current state into a slot, 0 to 15; `undefined` empties the slot. The
+     * copy runs at the slot's position among the stages, and accepts every token that the sieve
+     * accepts. The sampler must be one of this library's that does not select: one that truncates,
+     * banned texts, a loop breaker, a grammar. `save` includes the memory of bans and loop
+     * breakers, and refuses other samplers with memory.
      */
     setSampler(slot: number, sampler?: Sampler): void;
     /** Returns an independent copy in the same state. */
     clone(): Sieve;
     /** Returns the distribution that the last token was drawn from. */
     candidates(): Candidate[];
-    /** Includes entropies and surprisals in `stats`; they cost a pass over the logits. */
+    /** Sets whether `stats` has entropies and surprisals, which cost a pass over the logits. */
     measure(measured?: boolean): void;
     readonly stats: SieveStats;
     /** Returns history and generator, in a portable format. */
@@ -215,7 +216,7 @@ export function bindHost(path?: string): void;
 /**
  * Redirects the calls of llama.cpp's sampler functions by this process's addons to ours, and
  * returns the number of redirected imports. New samplers are then ours, with the same tokens.
- * Loading "llama-sieve/attach" does it whenever an addon is loaded. @throws NoHostError if no
+ * Importing "llama-sieve/attach" attaches whenever an addon is loaded. @throws NoHostError if no
  * llama.cpp is loaded yet
  */
 export function attach(): number;
@@ -225,7 +226,7 @@ export function detach(): number;
 /** A koffi pointer, or an object that has one. */
 export type Vocab = bigint | { vocab: bigint } | { model: bigint };
 
-/** A llama_sampler: freed with the object, or by the chain that owns it. */
+/** A llama_sampler, freed with the object unless a chain owns it. */
 export class Sampler extends Held {
     protected constructor();
     /** The name by llama_sampler_name: "top-k"; "?top-k" if the parameters disable it. */
@@ -238,9 +239,9 @@ export class Sampler extends Held {
 /** A llama_sampler_chain, which owns its members. */
 export class Chain extends Sampler {
     constructor(...members: Sampler[]);
-    /** Returns the token of llama.cpp's own sampling, without accepting it. */
+    /** Returns the token that llama.cpp's own sampling selects, without accepting it. */
     sample(logits: Logits, kind?: LogitsKind): number;
-    /** Selects from a context's logits, and accepts, as llama_sampler_sample. */
+    /** Selects from a context's logits, and accepts, as llama_sampler_sample does. */
     sampleContext(context: bigint | { context: bigint }, index?: number): number;
     /**
      * Returns the candidates that the last `sample` selected from; its logits must be unchanged.
@@ -248,7 +249,7 @@ export class Chain extends Sampler {
     candidates(): Candidate[];
 }
 
-/** Samplers for a chain, each a drop-in for llama.cpp's of the same name. */
+/** Samplers for a chain: drop-ins for llama.cpp's of the same names, and others. */
 export const samplers: {
     /** Selects the largest logit, the first of equals. */
     greedy(): Sampler;
@@ -266,13 +267,13 @@ export const samplers: {
     temp(t: number): Sampler;
     /** Divides by a temperature between t - delta and t + delta that follows the entropy. */
     tempExt(t: number, delta: number, exponent: number): Sampler;
-    /** With chance p removes the candidates of probability t or more, except the least of them. */
+    /** With probability p, removes candidates of probability t or more but the least of them. */
     xtc(p: number, t: number, minKeep: number, seed: number): Sampler;
     /** Masks every logit more than n standard deviations below the largest. */
     topNSigma(n: number): Sampler;
     /** Selects so that the surprisal of the text stays near tau bits per token. */
     mirostat(nVocab: number, seed: number, tau: number, eta: number, m?: number): Sampler;
-    /** Mirostat 2: selects with the same aim, by cutting at a surprisal that follows the error. */
+    /** Selects with mirostat's aim, among candidates up to a surprisal that follows the error. */
     mirostatV2(seed: number, tau: number, eta: number): Sampler;
     /** Penalises the tokens among the last lastN accepted ones. */
     penalties(lastN: number, repeat?: number, freq?: number, present?: number): Sampler;
@@ -290,9 +291,9 @@ export const samplers: {
             vocab?: Vocab;
         },
     ): Sampler;
-    /** Selects near probability target, and moves its aim so that the chosen tokens average it. */
+    /** Selects near a probability that it adjusts so that the chosen ones average `target`. */
     adaptiveP(target: number, decay: number, seed: number): Sampler;
-    /** Adds biases to the logits of tokens; -Infinity bans one. */
+    /** Adds biases to the logits of tokens; -Infinity bans a token. */
     logitBias(bias: Map<number, number> | Record<number, number>): Sampler;
     /** Cuts where the curve of sorted probabilities flattens; disabled by z >= 1. */
     tailFree(z: number, minKeep?: number): Sampler;
@@ -306,13 +307,13 @@ export const samplers: {
     etaCutoff(eta: number): Sampler;
     /** Keeps candidates with p >= the sum of all p^2; `normalised` lowers that threshold. */
     pLess(normalised?: boolean): Sampler;
-    /** Keeps the most probable up to alpha times the entropy of all; disabled by alpha >= 1. */
+    /** Keeps the most probable with at most alpha times the entropy; disabled by alpha >= 1. */
     topH(alpha: number): Sampler;
     /** Cuts at the steepest fall of the sorted logits; disabled by tau < 0. Default 0. */
     minK(tau?: number): Sampler;
     /** Replaces the logits by a parabola or cubic through the largest; disabled by factor <= 0. */
     quadratic(factor: number, curve?: number): Sampler;
-    /** Ends a repetition of the newest tokens once its third copy is complete. */
+    /** Ends a repetition: at least three copies of the newest tokens, with `minTokens` in all. */
     loopBreaker(options?: {
         /**
          * "ban" bans the token that continues the repetition; "temperature" divides the logits;
@@ -327,13 +328,13 @@ export const samplers: {
         temperature?: number;
         /** The tokens that "force" lets follow. */
         tokens?: Iterable<number>;
-        /** The source of the tokens that end a generation, for "end". */
+        /** The vocabulary with the tokens that end a generation, for "end". */
         vocab?: Vocab;
     }): Sampler;
 };
 
 /**
- * A sampler that bans every token that would complete one of the texts: none occurs in the
+ * A sampler that bans every token that would complete one of the texts: none of them occurs in the
  * generated text, whichever tokens spell it. In a chain it comes before every sampler that
  * truncates.
  */
@@ -347,20 +348,20 @@ export class BanStrings extends Sampler {
         texts: Iterable<string>,
         options?: { foldCase?: boolean; regex?: boolean },
     );
-    /** Returns how many of the newest tokens begin a text that one more would complete, or 0. */
+    /** Returns how many of the newest tokens contain a text that one more could complete. */
     rewind(): number;
 }
 
 /**
- * A sampler that biases tokens which continue one of the texts, in place of a ban: with m of the
- * text's L bytes matched, m / L of `bias` is added to the token's logit, and all of it for a token
- * that completes a text or contains a whole one. In a chain it comes before every sampler that
- * truncates.
+ * A sampler that biases tokens that continue one of the texts, instead of banning them. If m of the
+ * text's L bytes then match, m / L of `bias` is added to the token's logit. A token that completes
+ * a text, or contains a complete one, gets all of `bias`. In a chain it comes before every sampler
+ * that truncates.
  */
 export class BanStringsBias extends Sampler {
     /**
      * `bias` is usually negative. `foldCase`: letters that differ only in case are equal, and
-     * characters are counted in place of bytes.
+     * characters are counted instead of bytes.
      */
     constructor(
         vocab: Vocab,
@@ -371,9 +372,10 @@ export class BanStringsBias extends Sampler {
 }
 
 /**
- * A sampler that lets through only tokens with which the text can still follow a grammar. It comes
- * before every sampler that truncates. After a token that is not allowed it is dead until `reset`
- * or `rollback`: only tokens that end the generation are allowed then, and `error` says why.
+ * A sampler that lets through only tokens after which the text can still follow a grammar. In a
+ * chain it comes before every sampler that truncates. After a token that is not allowed it is dead
+ * until `reset` or `rollback`: only tokens that end the generation are allowed then, and `error`
+ * says why.
  */
 export class Constraint extends Sampler {
     /** The number of tokens in the vocabulary. */
@@ -386,7 +388,7 @@ export class Constraint extends Sampler {
     readonly complete: boolean;
     /** The reason why the constraint is dead; null while it is not. */
     readonly error: string | null;
-    /** Undoes the last accepted tokens, at most 1,024. */
+    /** Takes back the last accepted tokens, at most 1,024. */
     rollback(nTokens: number): void;
     /** Returns the number of leading tokens of a draft that are allowed. Changes nothing. */
     accepts(tokens: Iterable<number>): number;
@@ -405,11 +407,11 @@ export interface JsonSchemaOptions {
     anyOrder?: boolean;
     /** Keywords that cannot be enforced are ignored, with a warning, instead of refused. */
     lenient?: boolean;
-    /** The language of llama.cpp's own converter; excludes the other options. */
+    /** Allows the texts of llama.cpp's own converter; excludes the other options. */
     llamaCpp?: boolean;
 }
 
-/** Text in llama.cpp's notation, GBNF. `root` names the rule that a whole text follows. */
+/** Text that follows a grammar in GBNF, llama.cpp's notation. `root` names the rule of the text. */
 export class Grammar extends Constraint {
     constructor(vocab: Vocab, grammar: string, root?: string);
 }
@@ -417,11 +419,11 @@ export class Grammar extends Constraint {
 export class JsonSchema extends Constraint {
     constructor(vocab: Vocab, schema: object | boolean | string, options?: JsonSchemaOptions);
 }
-/** Text that a regular expression matches as a whole. */
+/** Text that a regular expression matches completely. */
 export class Regex extends Constraint {
     constructor(vocab: Vocab, pattern: string);
 }
-/** One of some strings, in any tokenization. */
+/** One of some strings, spelled by any tokens. */
 export class Choice extends Constraint {
     constructor(vocab: Vocab, values: Iterable<string>);
 }
@@ -430,7 +432,7 @@ export class Tags extends Constraint {
     constructor(vocab: Vocab, description: object | string);
 }
 
-/** Returns the grammar of a schema's texts in GBNF, for hosts that take one; needs no llama.cpp. */
+/** Returns the grammar of a schema's texts in GBNF, for hosts that take it; needs no llama.cpp. */
 export function jsonSchemaToGbnf(
     schema: object | boolean | string,
     options?: JsonSchemaOptions,
@@ -442,7 +444,7 @@ export function forgetVocab(vocab: Vocab): void;
 /** A sampler that lets through only the tokens of a set of values, one after the other. */
 export class TokenTrie extends Sampler {
     /**
-     * @param constraint a TokenTreePayload, as an object or JSON; without it idle until `set`
+     * @param constraint a TokenTreePayload, as an object or JSON; without one, idle until `set`
      */
     constructor(
         constraint?: object | string,
@@ -467,7 +469,7 @@ export class TokenTrie extends Sampler {
     readonly active: boolean;
     /** The name of the completed value; null while there is none. */
     readonly leaf: string | null;
-    /** Returns the tokens that are the only continuation. */
+    /** Returns the tokens that must follow, which need not be sampled. */
     forced(): Int32Array;
     /** Returns the tokens that may follow, ascending. */
     allowed(): Int32Array;

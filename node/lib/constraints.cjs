@@ -74,7 +74,7 @@ function flags(options) {
     return bits;
 }
 
-/** Returns JSON in a string unchanged, or that of a value without numbers that JSON lacks. */
+/** Returns a string unchanged, or the JSON of a value; numbers that JSON lacks are an error. */
 function json(value, what) {
     const isFinite = (key, part) => {
         if (typeof part === "number" && !Number.isFinite(part)) {
@@ -86,7 +86,7 @@ function json(value, what) {
     return text(found, what);
 }
 
-/** A sampler that lets through only tokens with which the text can still follow a grammar. */
+/** A sampler that lets through only tokens after which the text can still follow a grammar. */
 class Constraint extends Sampler {
     #nVocab;
 
@@ -193,7 +193,7 @@ function jsonSchemaToGbnf(schema, options = {}) {
     const n = made(Number(toGbnf(found, bits, null, 0)));
     const bytes = Buffer.alloc(n);
     toGbnf(found, bits, bytes, n);
-    // After the text is a NUL.
+    // The last byte is a NUL.
     return bytes.toString("utf8", 0, n - 1);
 }
 

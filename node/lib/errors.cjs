@@ -15,7 +15,7 @@ class InvalidError extends LlamaSieveError {}
 /** No llama.cpp was found in this process, and the call needs one. */
 class NoHostError extends LlamaSieveError {}
 
-/** There is no token to choose: every logit, or that of the selected one, is minus infinity. */
+/** There is no token to choose: every logit, or the selected one's, is minus infinity or NaN. */
 class NoCandidateError extends LlamaSieveError {}
 
 /** Saved bytes are not a state, are damaged, or belong to another kind of generator. */

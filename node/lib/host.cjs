@@ -12,7 +12,7 @@ const { pointer, text } = require("./library.cjs");
 let bound = null;
 const functions = new Map();
 
-/** Files of libllama that are mapped into this process: libllama.so.0, libllama.v0.5.0.so. */
+/** Returns the mapped files of libllama, such as libllama.so.0 or libllama.v0.5.0.so. */
 function mapped() {
     let maps;
     try {

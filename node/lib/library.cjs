@@ -18,7 +18,7 @@ const FILE =
     { darwin: "libllama_sieve.dylib", win32: "llama_sieve_preload.dll" }[process.platform] ??
     "libllama_sieve_preload.so";
 
-/** The file of the library: LLAMA_SIEVE_LIBRARY, the one that was built here, or a package's. */
+/** Returns the library's path: LLAMA_SIEVE_LIBRARY, the one that was built here, or a package's. */
 function file() {
     const named = process.env.LLAMA_SIEVE_LIBRARY;
     if (named) {
@@ -42,7 +42,7 @@ function file() {
     }
 }
 
-/** The name of the package with the library for this system, processor and C library. */
+/** Returns the name of the package for this system, processor and C library. */
 function packageOfThisMachine() {
     return `@llama-sieve/${process.platform}-${process.arch}${usesMusl() ? "-musl" : ""}`;
 }
@@ -69,7 +69,7 @@ function givenByName() {
     }
 }
 
-/** The library's function `llama_sieve_NAME`. Arrays and objects are passed by address. */
+/** Returns the function `llama_sieve_NAME`. Arrays and objects are passed by address. */
 function declare(name, result, ...types) {
     const full = `llama_sieve_${name}`;
     if (addressOf === undefined) {
@@ -184,8 +184,8 @@ function elements(array, Class, what) {
 }
 
 /**
- * The type and number of logits: a Float32Array, or with "f16" or "bf16" the bits of half precision
- * in a Uint16Array.
+ * Returns the type and number of logits: a Float32Array, or with "f16" or "bf16" the bits of
+ * half-precision numbers in a Uint16Array.
  */
 function logitsOf(logits, kind = "f32") {
     const Class = KINDS.get(kind);
@@ -222,7 +222,7 @@ class Held {
         Held.#registry.register(this, this.#owned, this);
     }
 
-    /** Returns the address; InvalidError if it is closed. */
+    /** Returns the address; InvalidError if this object is closed. */
     get handle() {
         if (this.#handle === null) {
             throw invalid(`the ${this.constructor.name} is closed`);
@@ -230,7 +230,7 @@ class Held {
         return this.#handle;
     }
 
-    /** Gives the C object away, which is then no longer freed with this one. */
+    /** Returns the address, and gives up ownership: this object no longer frees it. */
     release() {
         const handle = this.handle;
         Held.#registry.unregister(this);
@@ -239,7 +239,7 @@ class Held {
         return handle;
     }
 
-    /** Frees it now. A second call does nothing. */
+    /** Frees the C object now. A second call does nothing. */
     close() {
         if (this.#handle !== null) {
             this.#free(this.release());
@@ -267,7 +267,7 @@ function candidates(n, write) {
     }));
 }
 
-/** Pairs of token and bias, from a Map or an object. */
+/** Returns pairs of token and bias, from a Map or an object. */
 function biasPairs(bias) {
     if (typeof bias !== "object" || bias === null) {
         throw invalid("bias: a Map or an object is expected");
@@ -276,7 +276,7 @@ function biasPairs(bias) {
     return pairs.map(([token, value]) => [int32(token, "bias: token"), number(value, "bias")]);
 }
 
-/** Returns a property of an object, whose name is a string, with the number that it means. */
+/** Returns a property of an object, with its name as a number if it is one. */
 function numbered([name, value]) {
     return [/^-?\d+$/.test(name) ? Number(name) : name, value];
 }

@@ -37,7 +37,7 @@ class Sampler extends Held {
         super(made(handle), free);
     }
 
-    /** Throws InvalidError if it cannot be given to a chain. */
+    /** Throws InvalidError if the sampler cannot be given to a chain. */
     checkFree() {
         if (this.#chain !== null) {
             throw invalid("the sampler already belongs to a chain");
@@ -45,7 +45,7 @@ class Sampler extends Held {
         void super.handle;
     }
 
-    /** Returns the address for a chain, which then owns it, and through which this object works. */
+    /** Returns the address for a chain, which then owns the sampler; this object keeps working. */
     give(chain) {
         this.checkFree();
         const handle = this.release();

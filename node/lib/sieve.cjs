@@ -20,7 +20,7 @@ const {
 } = require("./library.cjs");
 const { Sampler } = require("./samplers.cjs");
 
-/** The seed that means a random one, which changes at each reset. */
+/** The seed that selects a random one, which changes at each reset. */
 const RANDOM_SEED = 0xffffffff;
 
 const RNG = { xoroshiro128plus: 0, mt19937: 1, position: 2 };

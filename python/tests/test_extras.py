@@ -100,7 +100,7 @@ def test_without_a_temperature_neither_xtc_nor_adaptive_p_join(llm, settings):
 
 
 def test_a_processor_of_the_users_stays_where_it_is(llama_cpp, llm):
-    """llama-cpp-python removes it from the chain by its index before the chain is freed."""
+    """llama-cpp-python removes the processor by its index before it frees the chain."""
 
     def only(ids, logits):
         logits[:] = logits

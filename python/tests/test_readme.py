@@ -26,7 +26,7 @@ def test_the_snippet_runs(llama_cpp: ModuleType) -> None:
 
 
 def test_the_minimal_example_prints_what_it_says() -> None:
-    """tests/examples compares its output with the tokens of llama.cpp's own chain."""
+    """tests/examples compares the example's output with the tokens of llama.cpp's own chain."""
     example = REPOSITORY / "examples" / "minimal.py"
     if not example.is_file():
         missing("this is not the repository: its examples are not there")
