@@ -207,7 +207,7 @@ static bool read_options(int argc, char ** argv, options * to) {
     return true;
 }
 
-/* Finds the next of the values that are separated by commas, without blanks around it. Returns
+/* Finds the next of the values that are separated by commas, and strips blanks around it. Returns
  * false after the last. */
 static bool next_choice(const char ** rest, const char ** choice, size_t * length) {
     if (*rest == NULL) {
@@ -473,8 +473,8 @@ static bool choose(generation * g, tokens * value, int32_t * n_forced, int32_t *
         }
         const llama_token token = llama_sampler_sample(g->chain, g->context, -1);
         append_token(value, token);
-        /* Where one value is the beginning of another, any token may follow it. This one then
-         * belongs to the text after the value. */
+        /* If one value is a prefix of another, any token may follow it. This token then belongs to
+         * the text after the value. */
         if (!begins_a_value(g, value)) {
             value->n--;
             break;

@@ -5,8 +5,9 @@
 //     npx bun constrained.ts --llama-so $LLAMA/build/bin/libllama.so --sieve-so ../../target/release/libllama_sieve.so \
 //         --shim-so ./libffi_shim.so --choices "Moses,Aaron,the LORD"
 //
-// How to make libffi_shim.so is in the first lines of examples/ffi_shim.c, and why there is one: bun:ffi passes no structs by value. The paths can also come
-// from the environment: LLAMA_SO, LLAMA_SIEVE_SO and LLAMA_SHIM_SO.
+// The first lines of examples/ffi_shim.c say how to build libffi_shim.so, which is needed because
+// bun:ffi cannot pass structs by value. The paths can also be given in the environment: LLAMA_SO,
+// LLAMA_SIEVE_SO and LLAMA_SHIM_SO.
 import path from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
@@ -177,7 +178,7 @@ function choose(llama: Llama, sieve: Sieve, context: Pointer, chain: Pointer, sl
         }
         batch = [llama.llama_sampler_sample(chain, context, -1)];
     }
-    // Where one value is the beginning of another, the last token may already be the first one
+    // If one value is a prefix of another, the last token may already be the first one
     // after the value; the text continues with it.
     decode(llama, context, batch);
     const leaf = sieve.llama_sieve_trie_leaf(slot);

@@ -10,11 +10,11 @@
 //! file. Where only one token can follow, it is not sampled: such a run is appended to the text as
 //! one batch, together with the token that was sampled before it.
 //!
-//! `--record` measures the same job done with llama.cpp's grammar sampler, too: same choices,
+//! `--record` also measures llama.cpp's grammar sampler on the same task: with the same choices,
 //! prompt, temperature and seeds, in the same process. Neither side's time includes reading the
 //! prompt or making the constraint. Both leave the value in the context, ready for what follows.
-//! The grammar's side ends as soon as its text is a value that no other begins with, so it is not
-//! charged for a token that ends the text.
+//! The grammar's run ends as soon as its text is a value that is not a prefix of another, so its
+//! time does not include a token that ends the text.
 //!
 //! With `--schema` the value is JSON that follows a schema. Forced text, such as keys, is appended
 //! in one batch, too, and `--record` compares with a chain that samples each token.
@@ -164,7 +164,7 @@ impl Choices {
         self.texts.iter().any(|value| value == text)
     }
 
-    /// Returns true if this text is a value that no other value begins with.
+    /// Returns true if this text is a value that is not a prefix of another value.
     fn is_whole_value(&self, text: &[u8]) -> bool {
         let longer = |value: &Vec<u8>| value.len() > text.len() && value.starts_with(text);
         self.is_value(text) && !self.texts.iter().any(longer)
@@ -315,8 +315,8 @@ impl TrieChain {
     }
 }
 
-/// Returns everything that a function has to write. The function fills the buffer as far as it
-/// goes, and returns the whole length.
+/// Returns all elements that a function has to write. The function fills the buffer as far as it
+/// has room, and returns the number of all elements.
 fn whole<T: Clone + Default>(write: impl Fn(*mut T, usize) -> usize) -> Vec<T> {
     let mut all = vec![T::default(); 64];
     loop {
@@ -387,8 +387,8 @@ impl Generator<'_> {
             }
             let token = trie.chain.sample(&self.context);
             tokens.push(token);
-            // Where one value is the beginning of another, any token may follow it. This one then
-            // belongs to the text after the value.
+            // If one value is a prefix of another, any token may follow it. This token then belongs
+            // to the text after the value.
             if !self.choices.begins_with(&tokens) {
                 tokens.pop();
                 break;

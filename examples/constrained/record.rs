@@ -87,7 +87,7 @@ impl Side {
     }
 }
 
-/// How many tokens are the most probable ones on both sides, and of how many.
+/// How many of the compared tokens are the most probable ones on both sides.
 #[derive(Default)]
 struct Agreement {
     equal: usize,
@@ -118,7 +118,7 @@ pub fn measure(options: &Options, model: &Model, prompts: &[String]) -> Result<R
     }
     let token_accuracy = match options.mode {
         Mode::Trie => agreement.equal as f64 / agreement.of.max(1) as f64,
-        // The grammar agrees with itself.
+        // The grammar is compared with itself.
         Mode::Grammar => 1.0,
     };
     let side = match options.mode {

@@ -7,8 +7,8 @@
 //!     sample a token, and put it into the next batch
 //! ```
 //!
-//! The last token of a span is left to the model, since a tokenizer may join its bytes with what
-//! follows.
+//! The last token of a span is left to the model, since a tokenizer may merge its bytes with later
+//! text.
 
 use std::ffi::CString;
 use std::time::Instant;

@@ -1,7 +1,7 @@
 // A streaming runner for hosts that hold a stream by its handle: a span of its output may be constrained by a token trie.
 //
-// The constraint is set before the span and removed after it, also when the caller stops in the
-// middle, by an AbortSignal or by leaving the loop. Where only one token can follow, nothing is
+// The constraint is set before the span and removed after it, even if the caller stops within the
+// span, by an AbortSignal or by leaving the loop. Where only one token can follow, nothing is
 // sampled: the whole run goes to the model in one batch. Several streams may run at once, each with
 // its own slot.
 //
@@ -20,7 +20,7 @@ import { Failure, TRIE_COMPACT, TRIE_SAMPLED, decode, forced, makeChain, tokeniz
  * @typedef {object} GenerateArgs
  * @property {string} prompt The text to continue.
  * @property {number} maxTokens
- * @property {TokenTreePayload} [tokenTreePayload] The values of which one must come first; without
+ * @property {TokenTreePayload} [tokenTreePayload] The values, one of which must come first; without
  * it nothing is constrained.
  * @property {number} [tokenTreeMode] TRIE_SAMPLED | TRIE_COMPACT unless given.
  * @property {AbortSignal} [signal] Ends the generation before its next token.

@@ -178,8 +178,8 @@ def choose(llama, sieve, context, chain, slot):
         if batch:
             llama.decode(context, batch)
         batch = [llama.sample(chain, context, -1)]
-    # Where one value is the beginning of another, the last token may already be the first one after
-    # the value; the text continues with it.
+    # If one value is a prefix of another, the last token may already be the first one after the
+    # value; the text continues with it.
     llama.decode(context, batch)
     leaf = sieve.leaf(slot)
     if leaf is None:

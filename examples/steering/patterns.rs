@@ -199,7 +199,7 @@ fn validation(session: &mut Session<'_>) -> Result<(), String> {
         .ok_or_else(|| "a veto was ignored".to_owned())
 }
 
-/// Lets only the tokens through that continue one of the names, without sampling forced ones. After
+/// Lets through only tokens that continue one of the names, and does not sample forced ones. After
 /// the name the text continues freely.
 fn constrained(session: &mut Session<'_>) -> Result<(), String> {
     let names = [

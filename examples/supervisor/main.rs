@@ -5,11 +5,11 @@
 //! cargo run --release --example supervisor -- llama-server -m model.gguf --port 8080
 //! ```
 //!
-//! The server is a child. It gets the environment that the supervisor has, and `LD_PRELOAD` with
-//! the library before any that it lists already. Its standard error is passed on line by line.
-//! Signals are passed on as well. A server that fails is started again; the last attempt goes
-//! without the library, since a slower server is better than none. `docs/supervisors.md` shows the
-//! same setup for systemd, containers and Ollama, which need no such program.
+//! The server is a child process. It inherits the supervisor's environment, with the library added
+//! in front of the entries of `LD_PRELOAD`. Its standard error is passed on line by line. Signals
+//! are passed on as well. A server that fails is started again; the last attempt is without the
+//! library, since a slower server is better than none. `docs/supervisors.md` shows the same setup
+//! for systemd, containers and Ollama, which need no such program.
 
 mod child;
 mod watch;
