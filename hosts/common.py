@@ -234,7 +234,8 @@ def in_turns(
 
 
 def recorded(run: Callable[[], Arm]) -> Iterator[Arm]:
-    """Runs once more with a trace, if --trace asks for it. Its rates are dropped: tracing costs."""
+    """Runs a host once more with a trace, if --trace is given. Drops the rates: tracing takes
+    time."""
     if recording is not None:
         with recording():
             yield dataclasses.replace(run(), rates={})

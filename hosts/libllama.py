@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """libllama.so of many builds, with and without the preload library: `hosts/libllama.py [BUILD...]`.
 
-They come from the wheels of llama-cpp-py-sync; the last part of its version is llama.cpp's build.
-Its own bindings look functions up in the library's handle, which a preload library does not see.
-So the program that runs is hosts/programs/with_libllama.c, linked with each build. It makes chains
-of all kinds, samples both through llama.cpp and from arrays that it fills itself, and prints the
-tokens. `10248=FOLDER` in place of a number takes that build's libllama.so from the folder.
+The builds come from the wheels of llama-cpp-py-sync; the last part of its version is llama.cpp's
+build. Its bindings look functions up in the library's handle, where a preload library has no
+effect. So the program that runs is hosts/programs/with_libllama.c, linked with each build. It makes
+chains of all kinds, samples both through llama.cpp and from arrays that it fills itself, and prints
+the tokens. `10248=FOLDER` instead of a number takes that build's libllama.so from the folder.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """llama-cli with and without the preload library: `hosts/llama_cli.py`.
 
-Built from the same source package as in hosts/llama_server.py. llama-cli is a chat on top of an
-embedded server; llama-completion, which continues a text, is the former llama-cli.
+Both programs are built from the source package of hosts/llama_server.py. llama-cli is a chat on top
+of an embedded server; llama-completion, which continues a text, is the former llama-cli.
 """
 
 from __future__ import annotations

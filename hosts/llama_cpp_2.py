@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """The Rust crate llama-cpp-2 with and without the preload library: `hosts/llama_cpp_2.py`.
 
-Uses its feature dynamic-link: without it llama.cpp is linked into the program statically, where a
-preload library cannot intercept calls. Its bindings are generated with libclang, from PyPI.
+Uses the crate's feature dynamic-link: without it llama.cpp is linked into the program statically,
+where a preload library cannot intercept calls. The crate's bindings are generated with libclang,
+from PyPI.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """llama_cpp_cffi with and without the preload library: `hosts/llama_cpp_cffi.py`.
 
-It is a Python extension with llama.cpp linked in, for Python 3.11 and x86-64.
+llama_cpp_cffi is a Python extension with llama.cpp linked in, for Python 3.11 and x86-64.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 """llama-cpp-python with and without `llama_sieve.patch()`: `hosts/llama_cpp_python.py`.
 
 The bindings come from its source distribution, and run on the llama.cpp that the tests compile.
-`ci/python` makes the environment. The preload library does not reach it.
+`ci/python` makes the environment. The preload library does not reach these bindings.
 """
 
 from __future__ import annotations

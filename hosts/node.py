@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """node-llama-cpp with and without ours, preloaded and attached: `hosts/node.py [VERSION...]`.
 
-Its packages contain llama.cpp as shared libraries, and their metadata names the build.
+The packages of node-llama-cpp contain llama.cpp as shared libraries, and their metadata names the
+build.
 """
 
 from __future__ import annotations

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""Other libraries' samplers beside ours: `hosts/references.py [--arrays FILE] [--textgen FOLDER]`.
+"""Compares other libraries' samplers with ours: `hosts/references.py [--arrays FILE] [--textgen
+FOLDER]`.
 
 Our own test writes 1,000 random arrays for each sampler, with our results; --arrays takes a file
 that it has written before. The samplers of transformers (epsilon, eta) and text-generation-webui
 (top-a, quadratic) then run on these arrays in double precision. A cut must keep the same tokens;
-quadratic must give the same logits, within the error in docs/sampling.md. This Python needs torch
-and transformers. --textgen is a checkout of text-generation-webui, which is cloned otherwise.
+quadratic must give the same logits, within the error in docs/sampling.md. The Python that runs this
+script needs torch and transformers. --textgen is a checkout of text-generation-webui, which is
+cloned otherwise.
 """
 
 from __future__ import annotations

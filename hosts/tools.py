@@ -1,7 +1,7 @@
 """Tool lists as agents send them, from the npm packages that publish them.
 
-None of them is in the repository. A server of the Model Context Protocol is asked for its list. An
-agent is run once, against a local endpoint that records its requests.
+The lists are not in the repository. A server of the Model Context Protocol is asked for its list.
+An agent is run once, against a local endpoint that records its requests.
 """
 
 from __future__ import annotations

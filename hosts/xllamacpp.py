@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """The wheel xllamacpp with and without the preload library: `hosts/xllamacpp.py [VERSION...]`.
 
-It is llama-server in one library: llama.cpp, its common library and the server call each other
-inside it. The large vocabulary is a real tokenizer's, because older versions return no answer whose
-text is not valid UTF-8.
+xllamacpp is llama-server in one library: llama.cpp, its common library and the server call each
+other inside it. The large vocabulary is a real tokenizer's, because older versions return no answer
+whose text is not valid UTF-8.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 // Functions that libraries linked with glibc 2.38 import from it, for machines with an older glibc,
 // where hosts/libllama.py links this file into its program. llama.cpp does not use what C23 changed
-// in them.
+// in these functions.
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>

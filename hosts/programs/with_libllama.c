@@ -42,13 +42,14 @@ struct llama_batch {
     int8_t *       logits;
 };
 
-// Larger than the parameters of any build. They are passed and returned in memory, as the last
-// argument, and each function touches only the part that its build defines.
+// Larger than the parameters of any build. Parameters are passed and returned in memory, as the
+// last argument, and each function accesses only the part that its build defines.
 struct parameters {
     uint64_t words[512];
 };
 
-// Has had one field in all builds. It is returned in a register, whose other bits are unused.
+// This struct has one field in all builds. It is returned in a register, whose other bits are
+// unused.
 struct chain_parameters {
     bool no_perf;
 };
@@ -172,7 +173,7 @@ static void dry(const struct source * from, float multiplier, float base, int32_
 #endif
 }
 
-// Adds the members that llama-server's defaults put behind penalties and DRY.
+// Adds the members that llama-server's defaults put after penalties and DRY.
 static void behind(const struct source * from) {
 #ifdef HAS_sampler_init_top_n_sigma
     add(from, llama_sampler_init_top_n_sigma(-1.0f));
