@@ -54,8 +54,8 @@ OF_WINDOWS = (
     r"(kernel32|ntdll|msvcrt|ucrtbase|bcrypt|bcryptprimitives|advapi32|userenv|ws2_32|"
     r"api-ms-win-[a-z0-9-]+)\.dll"
 )
-# What runs JavaScript on Linux that this machine's Node does not run: npm's packages, which have
-# Node for glibc alone.
+# npm's packages of the programs that run JavaScript where this machine's Node cannot. npm has Node
+# only for glibc.
 RUNTIMES = {
     ("x86_64", True): ("@oven/bun-linux-x64-musl", "1.4.5", "bun"),
     ("aarch64", True): ("@oven/bun-linux-aarch64-musl", "1.4.5", "bun"),
@@ -552,14 +552,15 @@ class Elsewhere:
         self._folder = fresh(WORK / "check" / "elsewhere" / target.triple)
 
     def check(self) -> None:
-        """Each kind of package leads to a token, but for musl, where Debian has no Python."""
+        """Checks each kind of package; for musl only two, since Debian has no Python with musl."""
         kinds = [self._archive, self._npm]
         for kind in kinds + ([] if self._target.is_musl else [self._wheel, self._debian_packages]):
             kind()
             print(f"{self._target.triple}: {kind.__name__.lstrip('_')}")
 
     def _archive(self) -> None:
-        """A program that was compiled with the archive samples, and loads the preload library."""
+        """Checks that a program compiled with the archive samples, and loads the preload
+        library."""
         run(["tar", "-xzf", archive.path_of(self._target)], self._folder)
         unpacked = self._folder / "unpacked"
         (self._folder / archive.name_of(self._target)).rename(unpacked)
@@ -570,7 +571,7 @@ class Elsewhere:
         expect(self._said([minimal], **preload), f"preload library {version()}")
 
     def _npm(self) -> None:
-        """`npm install` of the packages as on such a machine; npm's registry has koffi."""
+        """Installs the packages with npm as on such a machine, and koffi from npm's registry."""
         name, number, program = RUNTIMES[self._target.machine, self._target.is_musl]
         folder = fresh(self._folder / "app")
         shutil.copy(ROOT / "examples" / "minimal.mjs", folder)
@@ -584,7 +585,7 @@ class Elsewhere:
         expect(self._said([runtime, folder / "minimal.mjs"]), TOKENS)
 
     def _wheel(self) -> None:
-        """`pip install` of the wheel, and of numpy from a folder, by Debian's Python."""
+        """Installs the wheel, and numpy from a folder, with Debian's Python and pip."""
         wheels, site = fresh(self._folder / "wheels"), fresh(self._folder / "site")
         shutil.copy(wheel_of(self._target), wheels)
         pip = [tool("python"), "-m", "pip", "download", "--quiet", "--only-binary=:all:"]
@@ -601,7 +602,7 @@ class Elsewhere:
         expect(self._said([program, "--version"]), f"library {version()}")
 
     def _debian_packages(self) -> None:
-        """`dpkg -i`: the program finds the library where the loader looks."""
+        """Installs with `dpkg -i`, and checks that the loader finds the library."""
         root = foreign.root(self._target.machine)
         database = root / "var" / "lib" / "dpkg"
         for name in ("info", "updates"):
@@ -612,7 +613,7 @@ class Elsewhere:
         minimal = self._folder / "minimal"
         if self._run([minimal]).returncode == 0:
             fail(f"{minimal} finds the library before it is installed")
-        # What they depend on is there, and unknown to dpkg.
+        # The packages' dependencies are present, but unknown to dpkg.
         dpkg = ["dpkg", f"--root={root}", "--force-depends", "--log=/dev/null"]
         packages = debian_packages(self._target)
         said([*dpkg, "-i", *packages])
@@ -620,7 +621,7 @@ class Elsewhere:
         said([*dpkg, "-P", *(package.name.split("_")[0] for package in packages)])
 
     def _said(self, command: List[object], **variables: object) -> str:
-        """What a program there says."""
+        """Runs a program there, and returns its output. Exits if it fails."""
         made = self._run(command, **variables)
         if made.returncode != 0:
             fail(f"failed: {' '.join(map(str, command))}\n{made.stdout.decode()}")
@@ -629,7 +630,7 @@ class Elsewhere:
     def _run(
         self, command: List[object], **variables: object
     ) -> subprocess.CompletedProcess[bytes]:
-        """Runs a program there with these variables, which do not hold for what runs it."""
+        """Runs a program there with these variables, which do not apply to the emulator."""
         machine = self._target.machine
         given = [f"{name}={value}" for name, value in variables.items()]
         folder = musl.libraries(machine) if self._target.is_musl else foreign.root(machine)

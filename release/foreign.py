@@ -1,4 +1,4 @@
-"""Gets Debian's packages for another processor, without this machine's apt and dpkg knowing."""
+"""Fetches Debian's packages for another processor, with apt's data in a folder of its own."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from common import FETCH, WORK, fresh, run
 MIRROR = os.environ.get("DEBIAN_MIRROR", "http://deb.debian.org/debian")
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
-# Its Python, which has no pip, and what it and Node are linked with.
+# Debian's Python, which has no pip, and the libraries that it and Node are linked with.
 DEBIAN = "bookworm"
 PYTHON = "3.11"
 PACKAGES = [
@@ -34,7 +34,7 @@ def root(machine: str) -> Path:
 
 
 def unpack(folder: Path, machine: str, debian: str, packages: List[str]) -> None:
-    """Unpacks packages of that Debian into a folder; none of their scripts runs."""
+    """Unpacks packages of that Debian into a folder, without running their scripts."""
     apt, architecture = fresh(folder / "apt"), ARCHITECTURES[machine]
     for name in ("lists", "archives"):
         (apt / name / "partial").mkdir(parents=True)

@@ -1,6 +1,7 @@
-"""Builds our libraries for musl, and gets what else a program with musl runs with, beside glibc.
+"""Builds our libraries for musl, and fetches musl, libgcc_s and libstdc++ to run programs with
+them.
 
-Prints the folder of the one, and that of the other.
+Prints the folder of our libraries, and that of the fetched ones.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ from common import FETCH, ROOT, WORK, fail, fresh, install_tools, run, tool
 sys.path.insert(0, str(ROOT / "python" / "src" / "llama_sieve"))
 import _elf  # noqa: E402
 
-# Its wheels for musl contain gcc's unwinder and C++ library, which Debian has only for glibc.
+# numpy's wheels for musl contain gcc's unwinder and C++ library, which Debian has only for glibc.
 NUMPY = "numpy==2.2.6"
 # The first Debian whose musl supports the relative relocations of those libraries.
 DEBIAN = "trixie"
 
 
 def main() -> None:
-    """The command."""
+    """Runs the command line."""
     parser = argparse.ArgumentParser(prog="release/musl.py", description=__doc__)
     parser.add_argument("machine", nargs="?", default="x86_64", choices=foreign.ARCHITECTURES)
     which = parser.add_mutually_exclusive_group()
@@ -42,7 +43,7 @@ def main() -> None:
 
 
 def _built(machine: str, ordinary: bool) -> Built:
-    """The libraries that a release packs for that processor, or those of the tests."""
+    """Builds the libraries that a release packs for that processor, or those of the tests."""
     if ordinary:
         if machine != TARGETS[ORDINARY].machine:
             fail(f"--ordinary: the tests' libraries are not for {machine}")
