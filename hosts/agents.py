@@ -2,10 +2,10 @@
 """Chats as agents send them, with and without the preload library: `hosts/agents.py [--quick]`.
 
 Runs llama-server with the chat templates of its own source: thinking on, off and with a budget;
-tools as npm packages publish them; answers that follow a JSON schema; one, four and 32 at once;
-streamed and not. The model follows a script of thoughts, tool calls and answers in the template's
-format (`scripted.py`). Some noise is added, so that triggers fire, grammars reject tokens and
-budgets force them.
+tools as npm packages publish them; answers that follow a JSON schema; one, four and 32 answers at
+once; streamed and not. The model follows a script of thoughts, tool calls and answers in the
+template's format (`scripted.py`). Some noise is added, so that triggers fire, grammars reject
+tokens and budgets force them.
 
 All arms are the same binary with the same requests: first the host, then ours, then the host again.
 That last run is the control: if its text differs from the first, the host does not reproduce its

