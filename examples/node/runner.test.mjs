@@ -1,4 +1,5 @@
-// The runner on the trained model of the repository: `node --test`, with LLAMA_SO, LLAMA_SIEVE_SO and LLAMA_SHIM_SO set, LLAMA_MODEL if it is elsewhere.
+// Tests the runner on the trained model of the repository: `node --test`, with LLAMA_SO,
+// LLAMA_SIEVE_SO and LLAMA_SHIM_SO set, LLAMA_MODEL if it is elsewhere.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { fileURLToPath } from "node:url";
