@@ -349,7 +349,7 @@ def min_k(tau: float = 0.0) -> Sampler:
 
 
 def quadratic(factor: float, curve: float = 1.0) -> Sampler:
-    """Replaces the logits by a parabola or cubic through the largest; disabled by factor <= 0."""
+    """Maps the logits by a parabola or cubic that keeps the largest; disabled by factor <= 0."""
     return _new("quadratic", [c_float, c_float], factor, curve)
 
 
