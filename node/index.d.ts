@@ -311,7 +311,7 @@ export const samplers: {
     topH(alpha: number): Sampler;
     /** Cuts at the steepest fall of the sorted logits; disabled by tau < 0. Default 0. */
     minK(tau?: number): Sampler;
-    /** Replaces the logits by a parabola or cubic through the largest; disabled by factor <= 0. */
+    /** Maps the logits by a parabola or cubic that keeps the largest; disabled by factor <= 0. */
     quadratic(factor: number, curve?: number): Sampler;
     /** Ends a repetition: at least three copies of the newest tokens, with `minTokens` in all. */
     loopBreaker(options?: {
