@@ -690,7 +690,8 @@ class Windows:
 
 
 def compile_minimal(compiler: List[object], unpacked: Path) -> None:
-    """Compiles the shortest example with an unpacked archive, into that folder's parent."""
+    """Compiles the shortest example with an unpacked archive, into the parent of the archive's
+    folder."""
     command = [*compiler, ROOT / "examples" / "minimal.c", f"-I{unpacked}/include"]
     command += [f"-L{unpacked}/lib", "-Wl,-rpath,$ORIGIN/unpacked/lib", "-lllama_sieve"]
     run([*command, "-o", unpacked.parent / "minimal"])
