@@ -77,6 +77,10 @@ fn instances() {
     let lists = std::env::var("LLAMA_SIEVE_MASKBENCH_OUT");
     let tree = tree();
     let (mut n, mut n_right, mut n_wrong) = (0, 0, [0, 0]);
+    let options = Options {
+        any_order: std::env::var("LLAMA_SIEVE_MASKBENCH_ORDER").is_ok_and(|order| order == "any"),
+        ..Options::default()
+    };
     let (mut refused, mut wrong) = (Tally::default(), Vec::new());
     let mut list = String::new();
     let (mut name, mut grammar, mut is_right) = (String::new(), None, false);
@@ -87,7 +91,7 @@ fn instances() {
             n += 1;
             let (is, schema) = text.split_once('\t').expect("a name and a schema");
             name = is.into();
-            grammar = match Grammar::of_schema(schema.as_bytes(), Options::default(), &tree) {
+            grammar = match Grammar::of_schema(schema.as_bytes(), options, &tree) {
                 Ok((grammar, left_out)) => {
                     assert!(left_out.is_empty());
                     Some(grammar)

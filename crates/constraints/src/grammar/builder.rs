@@ -7,7 +7,8 @@
 use std::fmt;
 
 use crate::grammar::elements::{
-    Class, Classes, ENDLESS, Element, Repeat, Rules, TooManySequences, Written, WrittenRules,
+    Class, Classes, ENDLESS, Element, Repeat, Rules, TooManySequences, Unordered, Written,
+    WrittenRules,
 };
 use crate::grammar::limits::{MAX_CLASSES, MAX_ELEMENTS, MAX_REPETITIONS, MAX_RULES};
 
@@ -51,6 +52,7 @@ pub struct Builder {
     classes: Classes,
     rules: WrittenRules,
     repeats: Vec<Repeat<Vec<Element>>>,
+    unordered: Vec<Unordered<Vec<Element>>>,
     n_elements: usize,
 }
 
@@ -202,6 +204,7 @@ impl Builder {
         }
         let first_rule = self.rules.len() as u32;
         let first_repeat = self.repeats.len() as u32;
+        let first_list = self.unordered.len() as u32;
         let moved = |element: Element| match element {
             Element::Class(class) => {
                 let class = classes.get(class as usize).copied();
@@ -209,6 +212,7 @@ impl Builder {
             }
             Element::Rule(rule) => Element::Rule(first_rule + rule),
             Element::Repeat(repeat) => Element::Repeat(first_repeat + repeat),
+            Element::Unordered(list) => Element::Unordered(first_list + list),
             Element::Token(_) | Element::TokenNot(_) | Element::Alternative => element,
         };
         let all = |elements: &[Element]| elements.iter().copied().map(moved).collect();
@@ -223,6 +227,15 @@ impl Builder {
             }
             let item = all(&item);
             self.repeats.push(Repeat { item, min, max });
+        }
+        for list in written.unordered {
+            let items = list.first.iter().chain(&list.later);
+            self.grow(items.map(Vec::len).sum())?;
+            self.unordered.push(Unordered {
+                first: list.first.iter().map(|item| all(item)).collect(),
+                later: list.later.iter().map(|item| all(item)).collect(),
+                ..list
+            });
         }
         Ok(vec![Element::Rule(first_rule + written.root)])
     }
@@ -245,6 +258,7 @@ impl Builder {
             classes: self.classes.all,
             rules: self.rules,
             repeats: self.repeats,
+            unordered: self.unordered,
             root,
         })?;
         rules.is_strict = true;

@@ -146,6 +146,8 @@ pub enum Element {
     Rule(u32),
     /// The counted repetition with this number.
     Repeat(u32),
+    /// The unordered list with this number.
+    Unordered(u32),
     /// The end of an alternative that is not the last.
     Alternative,
 }
@@ -171,7 +173,8 @@ impl Hash for Sequence {
             Element::TokenNot(number) => (2, number),
             Element::Rule(number) => (3, number),
             Element::Repeat(number) => (4, number),
-            Element::Alternative => (5, 0),
+            Element::Unordered(number) => (5, number),
+            Element::Alternative => (6, 0),
         };
         let place = u64::from(number) << 32 | u64::from(self.rest);
         state.write_u64(place ^ kind << 29);
@@ -204,8 +207,10 @@ impl Written {
             }
             element
         };
-        let items = self.repeats.iter_mut();
-        let items = items.flat_map(|repeat| &mut repeat.item);
+        let lists = self.unordered.iter_mut();
+        let lists = lists.flat_map(|list| list.first.iter_mut().chain(&mut list.later));
+        let items = self.repeats.iter_mut().map(|repeat| &mut repeat.item);
+        let items = items.chain(lists).flatten();
         let is_reference = |element: &&mut Element| matches!(element, Element::Rule(_));
         let elements = self.rules.elements.iter_mut().chain(items);
         elements
@@ -225,6 +230,31 @@ pub struct Repeat<Item> {
     /// The maximum number of rounds; [`ENDLESS`] if unbounded.
     pub max: u32,
 }
+
+/// A list of items in any order. No item matches the empty text.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Unordered<Item> {
+    /// The items at the beginning of the list: those that occur at most once, at most
+    /// [`MOST_ONCE`], followed by those that may be repeated.
+    pub first: Vec<Item>,
+    /// The same items after another one, with a separator.
+    pub later: Vec<Item>,
+    /// The number of items that occur at most once.
+    pub n_once: usize,
+    /// The items that must occur, with a bit for each.
+    pub required: u64,
+}
+
+impl<Item> Unordered<Item> {
+    /// Returns the items that must occur.
+    pub fn required(&self) -> impl Iterator<Item = &Item> {
+        let items = self.first.iter().take(self.n_once).enumerate();
+        items.filter_map(|(at, item)| (self.required >> at & 1 == 1).then_some(item))
+    }
+}
+
+/// The maximum number of items of an unordered list that occur at most once.
+pub const MOST_ONCE: usize = 63;
 
 /// An unbounded number of rounds.
 pub const ENDLESS: u32 = u32::MAX;
@@ -303,6 +333,8 @@ pub struct Written {
     pub rules: WrittenRules,
     /// The counted repetitions.
     pub repeats: Vec<Repeat<Vec<Element>>>,
+    /// The unordered lists.
+    pub unordered: Vec<Unordered<Vec<Element>>>,
     /// The start rule.
     pub root: u32,
 }
@@ -318,6 +350,8 @@ pub struct Rules {
     pub alternatives: Lists,
     /// The counted repetitions, whose items are sequences.
     pub repeats: Vec<Repeat<u32>>,
+    /// The unordered lists, whose items are sequences.
+    pub unordered: Vec<Unordered<u32>>,
     /// For each sequence, true if it matches the empty text.
     may_be_empty: Vec<bool>,
     /// For each rule, true if it is nothing but an unbounded repetition: `rule ::= item rule |`.
@@ -498,7 +532,10 @@ impl Rules {
         };
         linked.sequences.push(nothing);
         let in_repeats = repeats.iter().map(|repeat| repeat.item.len());
-        let mut numbers = Numbers::with_room(n_elements + in_repeats.sum::<usize>());
+        let lists = written.unordered.iter();
+        let in_lists = lists.flat_map(|list| list.first.iter().chain(&list.later).map(Vec::len));
+        let n_elements = n_elements + in_repeats.chain(in_lists).sum::<usize>();
+        let mut numbers = Numbers::with_room(n_elements);
         let mut seen = Set::default();
         for (number, rule) in (0..).zip(rules.iter()) {
             seen.clear();
@@ -525,6 +562,22 @@ impl Rules {
             let item = linked.sequence(&repeat.item, &mut numbers)?;
             let (min, max) = (repeat.min, repeat.max);
             linked.repeats.push(Repeat { item, min, max });
+        }
+        for list in &written.unordered {
+            let mut all = |items: &[Vec<Element>]| {
+                let sequences = items.iter().map(|item| linked.sequence(item, &mut numbers));
+                sequences.collect::<Result<Vec<u32>, _>>()
+            };
+            let (first, later) = (all(&list.first)?, all(&list.later)?);
+            let &Unordered {
+                n_once, required, ..
+            } = list;
+            linked.unordered.push(Unordered {
+                first,
+                later,
+                n_once,
+                required,
+            });
         }
         linked.classes = written.classes;
         linked.find_empty();
@@ -554,7 +607,10 @@ impl Rules {
         let mut may_wait = vec![false; n];
         let mut references = Vec::new();
         for (number, sequence) in self.sequences.iter().enumerate() {
-            let is_reference = matches!(sequence.item, Element::Rule(_) | Element::Repeat(_));
+            let is_reference = matches!(
+                sequence.item,
+                Element::Rule(_) | Element::Repeat(_) | Element::Unordered(_)
+            );
             let rest = may_wait.get(sequence.rest as usize).copied();
             let waits = number == EMPTY as usize || is_reference && rest == Some(true);
             if let Some(may_wait) = may_wait.get_mut(number) {
@@ -606,6 +662,7 @@ impl Rules {
                         && match first.item {
                             Element::Rule(rule) => rule_is_empty.get(rule as usize) == Some(&true),
                             Element::Repeat(repeat) => self.repeat_may_be_empty(repeat),
+                            Element::Unordered(list) => self.may_end_after(list, 0),
                             _ => false,
                         }
                 });
@@ -619,6 +676,12 @@ impl Rules {
     fn repeat_may_be_empty(&self, repeat: u32) -> bool {
         let repeat = self.repeats.get(repeat as usize);
         repeat.is_some_and(|repeat| repeat.min == 0 || self.may_be_empty(repeat.item))
+    }
+
+    /// True if an unordered list may end after items with a bit in `used`.
+    pub fn may_end_after(&self, list: u32, used: u64) -> bool {
+        let list = self.unordered.get(list as usize);
+        list.is_some_and(|list| list.required & !used == 0)
     }
 
     /// True if the sequence matches the empty text.
@@ -665,12 +728,16 @@ impl Rules {
 
     /// Returns the approximate size of the rules in bytes.
     pub fn bytes(&self) -> usize {
+        let lists = self.unordered.iter();
         let ranges: usize = self.classes.iter().map(|class| class.ranges.len()).sum();
         self.sequences.len() * size_of::<Sequence>()
             + self.classes.len() * size_of::<Class>()
             + self.alternatives.bytes()
             + ranges * size_of::<(u32, u32)>()
             + self.repeats.len() * size_of::<Repeat<u32>>()
+            + lists
+                .map(|list| size_of_val(list) + 8 * list.first.len())
+                .sum::<usize>()
             + self.may_be_empty.len()
             + self.is_loop.len()
             + size_of_val(&*self.by_number)

@@ -110,6 +110,8 @@ impl Gbnf<'_> {
                 Some(repeat) => self.repeat(f, repeat),
                 None => Ok(()),
             },
+            // Schemas that are written as text have none.
+            Element::Unordered(_) => Err(fmt::Error),
             Element::Alternative => Ok(()),
         }
     }

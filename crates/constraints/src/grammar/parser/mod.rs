@@ -347,6 +347,7 @@ impl<'a> Parser<'a> {
             root,
             rules: self.rules.drain(..).flatten().collect(),
             repeats: std::mem::take(&mut self.repeats),
+            unordered: Vec::new(),
             classes: std::mem::take(&mut self.classes.all),
         })
     }

@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use llama_sieve_kernels::random::{HashMap, HashSet};
 
-use crate::grammar::elements::{ENDLESS, Element, Written, left_recursive};
+use crate::grammar::elements::{ENDLESS, Element, MOST_ONCE, Unordered, Written, left_recursive};
 use crate::grammar::hash::Map;
 use crate::grammar::limits::{MAX_SCHEMA_ELEMENTS, MAX_SCHEMA_SPACE};
 use crate::grammar::schema::automaton::{Dfa, Shared};
@@ -34,6 +34,8 @@ const MOST_STATES: u64 = 1 << 16;
 pub struct Emitter {
     /// The schema.
     pub compiler: Compiler,
+    /// True if the grammar may have no unordered lists.
+    as_text: bool,
     output: Output,
     other_names: OtherNames,
     rules: Map<ExprId, u32>,
@@ -98,9 +100,10 @@ impl Behind {
 
 impl Emitter {
     /// Returns the rules of the schema, and the keywords that were left out.
-    pub fn rules_of(compiler: Compiler) -> Answer<(Written, Vec<Refusal>)> {
+    pub fn rules_of(compiler: Compiler, as_text: bool) -> Answer<(Written, Vec<Refusal>)> {
         let mut emitter = Self {
             compiler,
+            as_text,
             output: Output::new(),
             other_names: OtherNames::default(),
             rules: Map::default(),
@@ -664,7 +667,14 @@ impl Emitter {
             ..members
         };
         if self.compiler.options.any_order && !members.named.is_empty() {
-            let content = self.by_states(&members, at, true)?;
+            let is_list = !self.as_text
+                && (members.min, members.max) == (0, None)
+                && members.witnesses.is_empty()
+                && members.named.len() <= MOST_ONCE;
+            let content = match is_list {
+                true => self.unordered(&members)?,
+                false => self.by_states(&members, at, true)?,
+            };
             return Ok(vec![self.enclosed(['{', '}'], content)?]);
         }
         let mut all = Vec::new();
@@ -1046,6 +1056,27 @@ impl Emitter {
         self.written(&behind[0], &[])
     }
 
+    /// Returns the members of an object in any order, as an unordered list.
+    fn unordered(&mut self, members: &Members) -> Answer<Sequence> {
+        let mut first = Vec::with_capacity(members.named.len() + 1);
+        let mut required = 0;
+        for (at, member) in members.named.iter().enumerate() {
+            let name = self.output.content(&member.name)?;
+            first.push(self.member(name, member.value)?);
+            required |= u64::from(member.is_required) << at;
+        }
+        first.extend(members.other.clone());
+        let comma = self.comma()?;
+        let later = first.iter().map(|member| [&*comma, member].concat());
+        let later = later.collect();
+        self.output.unordered(Unordered {
+            first,
+            later,
+            n_once: members.named.len(),
+            required,
+        })
+    }
+
     /// Returns the members of an object, in the order of the schema or in any order, with a rule
     /// for each state of the members so far.
     fn by_states(&mut self, members: &Members, at: JsonId, any_order: bool) -> Answer<Sequence> {
@@ -1055,8 +1086,9 @@ impl Emitter {
                 at,
                 "properties",
                 format!(
-                    "LLAMA_SIEVE_JSON_ANY_ORDER takes at most {MOST_IN_ANY_ORDER} properties of one \
-                     object; take the order of the schema"
+                    "LLAMA_SIEVE_JSON_ANY_ORDER takes at most {MOST_ONCE} properties of one object, \
+                     and at most {MOST_IN_ANY_ORDER} where their number is bounded or the grammar \
+                     is written as text; take the order of the schema"
                 ),
             ));
         }

@@ -57,6 +57,17 @@ pub fn written_within(
     options: Options,
     work: Rc<Work>,
 ) -> Answer<(Written, Vec<Refusal>)> {
+    written_as(schema, options, work, false)
+}
+
+/// Returns the rules of a schema and the keywords that were left out. If `as_text` is set, the rules
+/// have no unordered lists, which GBNF cannot express.
+fn written_as(
+    schema: &[u8],
+    options: Options,
+    work: Rc<Work>,
+    as_text: bool,
+) -> Answer<(Written, Vec<Refusal>)> {
     if let Some(what) = options.conflict() {
         return Err(Refusal::whole(what));
     }
@@ -68,7 +79,8 @@ pub fn written_within(
     }
     let document = read(schema, Repeated::Refused)?;
     let references = References::of(&document)?;
-    Emitter::rules_of(Compiler::new(document, references, options, work))
+    let compiler = Compiler::new(document, references, options, work);
+    Emitter::rules_of(compiler, as_text)
 }
 
 /// Returns the rules of a schema, and the keywords that were left out. The rules accept only UTF-8,
@@ -84,7 +96,7 @@ pub fn compile(schema: &[u8], options: Options) -> Answer<(Rules, Vec<Refusal>)>
 /// Returns a schema as a grammar in GBNF, with the start rule `root`, and the keywords that were
 /// left out.
 pub fn to_gbnf(schema: &[u8], options: Options) -> Answer<(String, Vec<Refusal>)> {
-    let (written, left_out) = written(schema, options)?;
+    let (written, left_out) = written_as(schema, options, Rc::default(), true)?;
     let text = gbnf(&written).ok_or_else(|| {
         Refusal::whole(format!(
             "its grammar has more than {MAX_TEXT} bytes as text (LLAMA_SIEVE_GRAMMAR_MAX_TEXT); \

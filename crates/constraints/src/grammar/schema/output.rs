@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::grammar::elements::{Class, Classes, ENDLESS, Element, Repeat, Written};
+use crate::grammar::elements::{Class, Classes, ENDLESS, Element, Repeat, Unordered, Written};
 use crate::grammar::hash::Map;
 use crate::grammar::limits::MAX_SCHEMA_ELEMENTS;
 use crate::grammar::schema::automaton::{ALL, Dfa, Shared, Span};
@@ -277,6 +277,15 @@ impl Output {
         self.written.repeats.push(Repeat { item, min, max });
         let number = self.written.repeats.len() as u32 - 1;
         Ok(vec![Element::Repeat(number)])
+    }
+
+    /// Returns an unordered list.
+    pub fn unordered(&mut self, list: Unordered<Sequence>) -> Answer<Sequence> {
+        let items = list.first.iter().chain(&list.later);
+        self.count(items.map(Vec::len).sum())?;
+        self.written.unordered.push(list);
+        let number = self.written.unordered.len() as u32 - 1;
+        Ok(vec![Element::Unordered(number)])
     }
 
     /// Returns the element for a character, unescaped.

@@ -2,92 +2,85 @@
 
 // In bounds: numbers of rules and repetitions are positions in their lists.
 
-use crate::grammar::elements::{Class, Element, Written, WrittenRules};
+use crate::grammar::elements::{Class, Element, Unordered, Written, WrittenRules};
 use crate::grammar::lists::Lists;
 
 /// True if the root matches a text.
 pub fn has_text(written: &Written) -> bool {
-    Productive::of(written).rules[written.root as usize]
+    Productive::of(written).found[written.root as usize]
 }
 
-/// The rules and repetitions that are known to match a text.
+/// The rules, repetitions and unordered lists that are known to match a text.
 struct Productive {
-    rules: Vec<bool>,
-    repeats: Vec<bool>,
+    /// A mark for each rule, then for each repetition, then for each unordered list.
+    found: Vec<bool>,
+    n_rules: usize,
+    n_repeats: usize,
 }
 
 impl Productive {
+    /// Returns the place of the mark of an element; `None` for a character, token or separator.
+    fn place(&self, element: &Element) -> Option<usize> {
+        match *element {
+            Element::Rule(rule) => Some(rule as usize),
+            Element::Repeat(repeat) => Some(self.n_rules + repeat as usize),
+            Element::Unordered(list) => Some(self.n_rules + self.n_repeats + list as usize),
+            Element::Class(_) | Element::Token(_) | Element::TokenNot(_) | Element::Alternative => {
+                None
+            }
+        }
+    }
+
     /// True if an element is known to match a text.
     fn leads_on(&self, element: &Element, classes: &[Class]) -> bool {
-        match *element {
-            Element::Rule(rule) => self.rules[rule as usize],
-            Element::Repeat(repeat) => self.repeats[repeat as usize],
-            Element::Class(class) => {
-                let class = &classes[class as usize];
-                class.any || class.negated || !class.ranges.is_empty()
-            }
-            _ => true,
+        if let Element::Class(class) = *element {
+            let class = &classes[class as usize];
+            return class.any || class.negated || !class.ranges.is_empty();
         }
+        self.place(element).is_none_or(|place| self.found[place])
     }
 
     fn of(written: &Written) -> Self {
         /// The number of rounds over all rules. After these, each remaining rule waits for its
         /// dependencies.
         const ROUNDS: usize = 4;
-        let n_rules = written.rules.len();
-        let mut found = Self {
-            rules: vec![false; n_rules],
-            repeats: vec![false; written.repeats.len()],
+        let (n_rules, n_repeats) = (written.rules.len(), written.repeats.len());
+        let n = n_rules + n_repeats + written.unordered.len();
+        let mut productive = Self {
+            found: vec![false; n],
+            n_rules,
+            n_repeats,
         };
         // Most rules refer to later ones, and most of the others to earlier ones.
-        let mut to_do: Vec<usize> = (0..n_rules + written.repeats.len()).collect();
+        let mut to_do: Vec<usize> = (0..n).collect();
         for _ in 0..ROUNDS {
             to_do.reverse();
-            to_do.retain(|&at| !found.find(written, at));
+            to_do.retain(|&at| !productive.find(written, at));
         }
         if !to_do.is_empty() {
-            found.find_waiting(written, to_do);
+            productive.find_waiting(written, to_do);
         }
-        found
+        productive
     }
 
     /// Finds the remaining rules, each when its dependencies have been found.
     fn find_waiting(&mut self, written: &Written, mut to_do: Vec<usize>) {
-        let n_rules = written.rules.len();
-        let node = |element: &Element| match *element {
-            Element::Rule(rule) => Some(rule),
-            Element::Repeat(repeat) => Some(n_rules as u32 + repeat),
-            _ => None,
-        };
-        // The rules that wait for each rule and, after these, for the item of each repetition.
-        let waiting = Lists::of(n_rules + written.repeats.len(), || {
+        // What waits for each rule, repetition and unordered list.
+        let waiting = Lists::of(self.found.len(), || {
             let items = written.repeats.iter().map(|repeat| &*repeat.item);
-            let all = (0..).zip(written.rules.iter().chain(items));
-            all.flat_map(|(at, elements)| {
-                let nodes = elements.iter().filter_map(node);
-                nodes.map(move |of| (of, at))
+            let rules = (0..).zip(written.rules.iter().chain(items));
+            let lists = (self.n_rules as u32 + self.n_repeats as u32..).zip(&written.unordered);
+            let lists = lists.flat_map(|(at, list)| list.required().map(move |item| (at, &**item)));
+            rules.chain(lists).flat_map(|(at, elements)| {
+                let places = elements.iter().filter_map(|element| self.place(element));
+                places.map(move |of| (of as u32, at))
             })
         });
         while let Some(at) = to_do.pop() {
-            if !self.is_found(at) && self.find(written, at) {
+            if !self.found[at] && self.find(written, at) {
                 to_do.extend(waiting.get(at as u32).iter().map(|&at| at as usize));
             }
         }
-    }
-
-    fn is_found(&self, at: usize) -> bool {
-        match at.checked_sub(self.rules.len()) {
-            None => self.rules[at],
-            Some(at) => self.repeats[at],
-        }
-    }
-
-    /// True if every rule and every repetition matches a text.
-    fn has_all(&self) -> bool {
-        self.rules
-            .iter()
-            .chain(&self.repeats)
-            .all(|&is_found| is_found)
     }
 
     /// True if an alternative of a rule is known to match a text.
@@ -106,27 +99,23 @@ impl Productive {
         leads_on
     }
 
-    /// Marks the rule or repetition `at`, and returns true, if it matches a text by the marks so
-    /// far.
-    fn find(&mut self, written: &Written, at: usize) -> bool {
-        let lead_on = |elements: &[Element]| {
+    /// Marks the rule, repetition or unordered list at `place`, and returns true, if it matches a
+    /// text by the marks so far.
+    fn find(&mut self, written: &Written, place: usize) -> bool {
+        let lead_on = |elements: &Vec<Element>| {
             let mut elements = elements.iter();
             elements.all(|element| self.leads_on(element, &written.classes))
         };
-        match at.checked_sub(self.rules.len()) {
-            None => {
-                let rule = written.rules.get(at).unwrap_or_default();
-                let is_found = self.has_alternative(rule, &written.classes);
-                self.rules[at] = is_found;
-                is_found
-            }
-            Some(at) => {
-                let repeat = &written.repeats[at];
-                let is_found = repeat.min == 0 || lead_on(&repeat.item);
-                self.repeats[at] = is_found;
-                is_found
-            }
-        }
+        let is_found = if let Some(rule) = written.rules.get(place) {
+            self.has_alternative(rule, &written.classes)
+        } else if let Some(repeat) = written.repeats.get(place - self.n_rules) {
+            repeat.min == 0 || lead_on(&repeat.item)
+        } else {
+            let list = &written.unordered[place - self.n_rules - self.n_repeats];
+            list.required().all(lead_on)
+        };
+        self.found[place] = is_found;
+        is_found
     }
 }
 
@@ -138,13 +127,14 @@ fn is_end(element: &Element) -> bool {
 /// matches no text.
 pub fn prune(written: &mut Written) -> bool {
     let productive = Productive::of(written);
-    if !productive.rules[written.root as usize] {
+    if !productive.found[written.root as usize] {
         return false;
     }
     let classes = &written.classes;
     let leads_on = |element: &Element| productive.leads_on(element, classes);
     let mut classes_alone = (0..classes.len() as u32).map(Element::Class);
-    if productive.has_all() && classes_alone.all(|class| leads_on(&class)) {
+    let has_all = productive.found.iter().all(|&is_found| is_found);
+    if has_all && classes_alone.all(|class| leads_on(&class)) {
         return true;
     }
     // A repetition whose item matches no text matches only the empty text.
@@ -176,10 +166,28 @@ pub fn prune(written: &mut Written) -> bool {
         let rule = kept.declare();
         kept.define(rule, &elements);
     }
+    let without_void = |item: &Vec<Element>| item.iter().copied().filter(keep).collect();
     let mut items: Vec<Vec<Element>> = Vec::with_capacity(is_void.len());
     for repeat in &written.repeats {
-        items.push(repeat.item.iter().copied().filter(keep).collect());
+        items.push(without_void(&repeat.item));
     }
+    let mut lists = Vec::with_capacity(written.unordered.len());
+    for list in &written.unordered {
+        let mut left = Unordered::default();
+        for (at, (first, later)) in list.first.iter().zip(&list.later).enumerate() {
+            if !first.iter().all(leads_on) {
+                continue;
+            }
+            if at < list.n_once {
+                left.required |= (list.required >> at & 1) << left.n_once;
+                left.n_once += 1;
+            }
+            left.first.push(without_void(first));
+            left.later.push(without_void(later));
+        }
+        lists.push(left);
+    }
+    written.unordered = lists;
     written.rules = kept;
     for (repeat, item) in written.repeats.iter_mut().zip(items) {
         repeat.item = item;

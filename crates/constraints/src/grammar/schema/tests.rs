@@ -1,5 +1,6 @@
 //! Tests schemas with texts that follow them and texts that do not.
 
+use std::rc::Rc;
 use std::sync::Arc;
 
 use super::automaton::Dfa;
@@ -7,12 +8,14 @@ use super::decimal::Decimal;
 use super::ecma::found_in;
 use super::reader::{Document, Json, JsonId, Repeated, read};
 use super::work::Work;
-use super::{Options, compile};
+use super::{Options, compile, written_as};
 use crate::grammar::compiled::Compiled;
+use crate::grammar::elements::Rules;
 use crate::grammar::limits::MAX_SCHEMA_DEPTH;
 use crate::grammar::states::{NONE, States};
 use crate::grammar::vocabulary_tree::VocabularyTree;
 use llama_sieve_kernels::lcg::Lcg;
+use llama_sieve_kernels::random::HashSet;
 use test_crates::boon::{Compiler, Schemas};
 
 fn compiled(schema: &str, options: Options) -> Result<Compiled, String> {
@@ -20,7 +23,8 @@ fn compiled(schema: &str, options: Options) -> Result<Compiled, String> {
     Ok(Compiled::new(rules.0, Arc::new(VocabularyTree::default())))
 }
 
-fn accepts(grammar: &Compiled, text: &str) -> bool {
+/// Returns true if a text may end; `None` if no accepted text begins with it.
+fn followed(grammar: &Compiled, text: &str) -> Option<bool> {
     let mut states = States::default();
     let mut at = states.initial(grammar).expect("within limits");
     for character in text.chars() {
@@ -28,10 +32,14 @@ fn accepts(grammar: &Compiled, text: &str) -> bool {
         let group = grammar.group(u32::from(character));
         at = states.step(grammar, at, group).expect("within limits");
         if at == NONE {
-            return false;
+            return None;
         }
     }
-    states.may_end(at)
+    Some(states.may_end(at))
+}
+
+fn accepts(grammar: &Compiled, text: &str) -> bool {
+    followed(grammar, text) == Some(true)
 }
 
 /// Checks texts, one per line, against a schema: those after a `+` must be accepted, and those
@@ -894,6 +902,92 @@ fn work_on_a_schema_is_bounded() {
     let many =
         r#"{"type":"array","maxItems":1000000,"items":{"type":"string","maxLength":1000000}}"#;
     assert!(compile(many.as_bytes(), Options::default()).is_ok());
+}
+
+/// Compares the members of random objects with the definition of any order, in both forms: an
+/// unordered list, and for GBNF a rule for each set of members.
+#[test]
+fn members_in_any_order_occur_at_most_once() {
+    let options = Options {
+        any_order: true,
+        ..Options::default()
+    };
+    let mut rng = Lcg(23);
+    let mut below = |n: usize| ((u64::from(rng.bits()) * n as u64) >> 32) as usize;
+    let (mut n_accepted, mut n_refused) = (0, 0);
+    for round in 0..80 {
+        let n = if round % 2 == 0 {
+            below(6) + 1
+        } else {
+            below(54) + 10
+        };
+        let required: Vec<bool> = (0..n).map(|_| below(4) == 0).collect();
+        let is_open = below(2) == 0;
+        let mut properties: serde_json::Map<_, _> = (0..n)
+            .map(|k| (format!("p{k}"), serde_json::json!({"type": "integer"})))
+            .collect();
+        // Can never be completed, so it is not begun.
+        properties.insert(
+            "endless".into(),
+            serde_json::json!({"$ref": "#/$defs/endless"}),
+        );
+        let names = (0..n).filter(|&k| required[k]).map(|k| format!("p{k}"));
+        let endless = serde_json::json!({"type": "array", "minItems": 1,
+            "items": {"$ref": "#/$defs/endless"}});
+        let schema = serde_json::json!({"type": "object", "properties": properties,
+            "required": names.collect::<Vec<_>>(), "additionalProperties": is_open,
+            "$defs": {"endless": endless}})
+        .to_string();
+        let mut grammars = vec![compiled(&schema, options).expect(&schema)];
+        let as_text = written_as(schema.as_bytes(), options, Rc::default(), true);
+        assert_eq!(as_text.is_ok(), n < 10, "{schema}");
+        if let Ok((written, _)) = as_text {
+            let rules = Rules::link(written).expect("small");
+            grammars.push(Compiled::new(rules, Arc::new(VocabularyTree::default())));
+        }
+        for _ in 0..30 {
+            let mut members: Vec<usize> =
+                (0..n).filter(|&k| required[k] || below(2) == 0).collect();
+            for i in (1..members.len()).rev() {
+                members.swap(i, below(i + 1));
+            }
+            if below(3) == 0 && !members.is_empty() {
+                match below(3) {
+                    0 => drop(members.remove(below(members.len()))),
+                    1 => members.push(members[below(members.len())]),
+                    _ => members.insert(below(members.len()), n),
+                }
+            }
+            let names: HashSet<usize> = members.iter().copied().collect();
+            let is_accepted = names.len() == members.len()
+                && (0..n).all(|k| !required[k] || names.contains(&k))
+                && (is_open || !names.contains(&n));
+            let members: Vec<String> = members.iter().map(|k| format!("\"p{k}\": 1")).collect();
+            let text = format!("{{{}}}", members.join(", "));
+            for grammar in &grammars {
+                assert_eq!(accepts(grammar, &text), is_accepted, "{schema}: {text}");
+                let is_begun = followed(grammar, "{\"endless\"").is_some();
+                assert!(!is_begun, "{schema}");
+            }
+            let count = if is_accepted {
+                &mut n_accepted
+            } else {
+                &mut n_refused
+            };
+            *count += 1;
+        }
+    }
+    assert!(
+        n_accepted > 1000 && n_refused > 200,
+        "{n_accepted}, {n_refused}"
+    );
+    let many = (0..64).map(|k| (format!("p{k}"), serde_json::json!(true)));
+    let many = serde_json::json!({"properties": many.collect::<serde_json::Map<_, _>>()});
+    let refusal = compile(many.to_string().as_bytes(), options).expect_err("64 properties");
+    assert!(
+        refusal.to_string().contains("at most 63 properties"),
+        "{refusal}"
+    );
 }
 
 /// Compares names in random spellings with the names that a JSON reader finds in them.

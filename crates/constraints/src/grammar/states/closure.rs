@@ -18,6 +18,7 @@
 
 // In bounds: numbers of states are positions in tables that only grow.
 
+use super::counts::{BEGUN, halves, joined};
 use super::{Edge, Found, State, StateId, States, TooMuch};
 use crate::grammar::compiled::Compiled;
 use crate::grammar::elements::{EMPTY, ENDLESS, Element};
@@ -124,7 +125,8 @@ impl States {
             };
             let closure = self.closures.innermost();
             match first.item {
-                Element::Rule(_) | Element::Repeat(_) if !closure.seen.insert(edge) => {}
+                Element::Rule(_) | Element::Repeat(_) | Element::Unordered(_)
+                    if !closure.seen.insert(edge) => {}
                 Element::Rule(rule) => {
                     let below = self.push(grammar, first.rest, edge.below)?;
                     for &alternative in grammar.alternatives(rule) {
@@ -132,6 +134,7 @@ impl States {
                     }
                 }
                 Element::Repeat(repeat) => self.rounds(grammar, edge, repeat, first.rest)?,
+                Element::Unordered(list) => self.items(grammar, edge, list, first.rest)?,
                 _ => closure.found.push(edge),
             }
         }
@@ -191,6 +194,41 @@ impl States {
             }
         };
         self.enter(repeat.item, next)
+    }
+
+    /// Follows all options of an unordered list: it ends, or goes on with an item that has not
+    /// occurred or may be repeated.
+    fn items(
+        &mut self,
+        grammar: &Compiled,
+        edge: Edge,
+        list: u32,
+        rest: u32,
+    ) -> Result<(), TooMuch> {
+        let (sequence, low, high) = self.told_of(grammar, edge.sequence);
+        let used = joined((low, high));
+        if grammar.rules.may_end_after(list, used) {
+            self.enter(rest, edge.below)?;
+        }
+        let Some(list) = grammar.rules.unordered.get(list as usize) else {
+            return Ok(());
+        };
+        let items = match used & BEGUN {
+            0 => &list.first,
+            _ => &list.later,
+        };
+        for (at, &item) in items.iter().enumerate() {
+            let bit = if at < list.n_once { 1 << at } else { 0 };
+            if used & bit != 0 {
+                continue;
+            }
+            let (low, high) = halves(used | bit | BEGUN);
+            let next = self.counted(grammar, sequence, low, high);
+            let next = self.above(grammar, next, edge.below);
+            self.budget.check()?;
+            self.enter(item, next)?;
+        }
+        Ok(())
     }
 
     /// Adds the edges of the closed form of the state below.

@@ -1,4 +1,5 @@
-//! Numbers sequences that begin with a repetition in progress, by the rounds that it has left.
+//! Numbers sequences that begin with a repetition in progress, by the rounds that it has left, or
+//! with an unordered list in progress, by the items that have occurred.
 //!
 //! A repetition in progress is a sequence of the grammar with two counts: the rounds that must
 //! still follow, and those that may. Each such combination gets a number, after the numbers of the
@@ -10,14 +11,28 @@
 
 use super::{Edge, States};
 use crate::grammar::compiled::Compiled;
-use crate::grammar::elements::{ENDLESS, Element, Sequence};
+use crate::grammar::elements::{ENDLESS, Element, MOST_ONCE, Sequence};
 use crate::grammar::hash::Map;
 
 /// A sequence of the grammar that begins with a repetition, with the rounds that must still follow
-/// and those that may.
+/// and those that may; or one that begins with an unordered list, with the items that have occurred
+/// as the two halves of a set, see [`halves`].
 type Counts = (u32, u32, u32);
 
-/// The sequences with repetitions in progress.
+/// The bit of the set that is set after the first item.
+pub(super) const BEGUN: u64 = 1 << MOST_ONCE;
+
+/// Returns the low and the high half of a set of items.
+pub(super) fn halves(used: u64) -> (u32, u32) {
+    (used as u32, (used >> 32) as u32)
+}
+
+/// Returns the set with these halves.
+pub(super) fn joined((low, high): (u32, u32)) -> u64 {
+    u64::from(low) | u64::from(high) << 32
+}
+
+/// The sequences with repetitions or unordered lists in progress.
 #[derive(Debug, Default)]
 pub(super) struct Counted {
     all: Vec<Counts>,
@@ -26,9 +41,12 @@ pub(super) struct Counted {
 
 impl States {
     /// Returns the number of a sequence whose repetition has at least `min` and at most `max`
-    /// rounds left.
+    /// rounds left, or whose unordered list has used the items of a set with these halves.
     pub(super) fn counted(&mut self, grammar: &Compiled, sequence: u32, min: u32, max: u32) -> u32 {
-        let (min, max) = self.limited(min, max);
+        let (min, max) = match is_repetition(grammar, sequence) {
+            true => self.limited(min, max),
+            false => (min, max),
+        };
         let first = grammar.rules.sequences.len() as u32;
         let counts = (sequence, min, max);
         if let Some(&number) = self.counted.numbers.get(&counts) {
@@ -49,7 +67,8 @@ impl States {
     }
 
     /// Returns the grammar's sequence for a number, and the minimum and maximum number of remaining
-    /// rounds of the repetition that it begins with; zeros if it does not begin with a repetition.
+    /// rounds of the repetition that it begins with, or the halves of the set of its unordered
+    /// list; zeros if it begins with neither.
     pub(super) fn told_of(&self, grammar: &Compiled, sequence: u32) -> Counts {
         let n = grammar.rules.sequences.len();
         if let Some(number) = (sequence as usize).checked_sub(n) {
@@ -81,16 +100,19 @@ impl States {
         let Some(number) = (sequence as usize).checked_sub(n) else {
             return grammar.rules.may_be_empty(sequence);
         };
-        let (sequence, min, _) = self.counted.all[number];
+        let (sequence, min, max) = self.counted.all[number];
         let Some(first) = grammar.first(sequence) else {
             return false;
         };
-        let Element::Repeat(repeat) = first.item else {
-            return false;
+        let may_end = match first.item {
+            Element::Repeat(repeat) => {
+                let repeat = grammar.rules.repeats.get(repeat as usize);
+                min == 0 || repeat.is_some_and(|repeat| grammar.rules.may_be_empty(repeat.item))
+            }
+            Element::Unordered(list) => grammar.rules.may_end_after(list, joined((min, max))),
+            _ => false,
         };
-        let repeat = grammar.rules.repeats.get(repeat as usize);
-        let item = repeat.is_some_and(|repeat| grammar.rules.may_be_empty(repeat.item));
-        (min == 0 || item) && grammar.rules.may_be_empty(first.rest)
+        may_end && grammar.rules.may_be_empty(first.rest)
     }
 
     /// Merges edges that differ only in their remaining rounds, if the ranges of these overlap or
@@ -111,8 +133,9 @@ impl States {
             .collect();
         counted.sort_unstable();
         counted.dedup_by(|next, last| {
-            let touches =
-                (next.0, next.1) == (last.0, last.1) && next.2 <= last.3.saturating_add(1);
+            let touches = (next.0, next.1) == (last.0, last.1)
+                && next.2 <= last.3.saturating_add(1)
+                && is_repetition(grammar, next.0);
             if touches {
                 last.3 = last.3.max(next.3);
             }
@@ -125,4 +148,9 @@ impl States {
         edges[split..].sort_unstable();
         edges.dedup();
     }
+}
+
+fn is_repetition(grammar: &Compiled, sequence: u32) -> bool {
+    let first = grammar.first(sequence);
+    first.is_some_and(|first| matches!(first.item, Element::Repeat(_)))
 }
