@@ -60,8 +60,8 @@ pub fn written_within(
     written_as(schema, options, work, false)
 }
 
-/// Returns the rules of a schema and the keywords that were left out. If `as_text` is set, the rules
-/// have no unordered lists, which GBNF cannot express.
+/// Returns the rules of a schema and the keywords that were left out. If `as_text` is set, the
+/// rules have no unordered lists, which GBNF cannot express.
 fn written_as(
     schema: &[u8],
     options: Options,
