@@ -2269,7 +2269,7 @@ struct llama_sampler *llama_sieve_init_choice(const struct llama_vocab *vocab,
 #define LLAMA_SIEVE_JSON_CLOSED 4
 
 /*
- A flag: properties in any order, instead of the schema's; at most 63 in one object, and at most
+ A flag: properties in any order, instead of the schema's; at most 62 in one object, and at most
  10 where "minProperties" or "maxProperties" bounds their number, or as GBNF.
  */
 #define LLAMA_SIEVE_JSON_ANY_ORDER 8

@@ -229,11 +229,11 @@ impl Builder {
             self.repeats.push(Repeat { item, min, max });
         }
         for list in written.unordered {
-            let items = list.first.iter().chain(&list.later);
-            self.grow(items.map(Vec::len).sum())?;
+            let items = list.items.iter().map(Vec::len);
+            self.grow(items.sum::<usize>() + list.separator.len())?;
             self.unordered.push(Unordered {
-                first: list.first.iter().map(|item| all(item)).collect(),
-                later: list.later.iter().map(|item| all(item)).collect(),
+                items: list.items.iter().map(|item| all(item)).collect(),
+                separator: all(&list.separator),
                 ..list
             });
         }

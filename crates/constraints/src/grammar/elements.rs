@@ -208,7 +208,7 @@ impl Written {
             element
         };
         let lists = self.unordered.iter_mut();
-        let lists = lists.flat_map(|list| list.first.iter_mut().chain(&mut list.later));
+        let lists = lists.flat_map(|list| list.items.iter_mut().chain([&mut list.separator]));
         let items = self.repeats.iter_mut().map(|repeat| &mut repeat.item);
         let items = items.chain(lists).flatten();
         let is_reference = |element: &&mut Element| matches!(element, Element::Rule(_));
@@ -231,30 +231,53 @@ pub struct Repeat<Item> {
     pub max: u32,
 }
 
-/// A list of items in any order. No item matches the empty text.
+/// A list of items in any order, with a separator between them. No item, and not the separator,
+/// matches the empty text.
+///
+/// The position in a list is the set of the items that have occurred, with a bit for each, and the
+/// flags [`HAS_BEGUN`] and [`IS_SEPARATED`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Unordered<Item> {
-    /// The items at the beginning of the list: those that occur at most once, at most
-    /// [`MOST_ONCE`], followed by those that may be repeated.
-    pub first: Vec<Item>,
-    /// The same items after another one, with a separator.
-    pub later: Vec<Item>,
+    /// The items: those that occur at most once, at most [`MOST_ONCE`], then those that may be
+    /// repeated.
+    pub items: Vec<Item>,
+    /// The separator.
+    pub separator: Item,
     /// The number of items that occur at most once.
     pub n_once: usize,
     /// The items that must occur, with a bit for each.
     pub required: u64,
 }
 
+/// The maximum number of items of an unordered list that occur at most once.
+pub const MOST_ONCE: usize = 62;
+/// A flag of a position in an unordered list: an item has occurred.
+pub const HAS_BEGUN: u64 = 1 << 62;
+/// A flag of a position in an unordered list: the last element was a separator.
+pub const IS_SEPARATED: u64 = 1 << 63;
+
 impl<Item> Unordered<Item> {
     /// Returns the items that must occur.
     pub fn required(&self) -> impl Iterator<Item = &Item> {
-        let items = self.first.iter().take(self.n_once).enumerate();
+        let items = self.items.iter().take(self.n_once).enumerate();
         items.filter_map(|(at, item)| (self.required >> at & 1 == 1).then_some(item))
     }
-}
 
-/// The maximum number of items of an unordered list that occur at most once.
-pub const MOST_ONCE: usize = 63;
+    /// True if the list may end at a position.
+    pub fn may_end(&self, position: u64) -> bool {
+        self.required & !position == 0 && position & IS_SEPARATED == 0
+    }
+
+    /// Returns the items that may follow at a position that is not directly after an item, and the
+    /// positions after them.
+    pub fn next(&self, position: u64) -> impl Iterator<Item = (&Item, u64)> {
+        let bit = |at: usize| if at < self.n_once { 1 << at } else { 0 };
+        let all = self.items.iter().enumerate();
+        let left = all.filter(move |&(at, _)| position & bit(at) == 0);
+        let begun = (position | HAS_BEGUN) & !IS_SEPARATED;
+        left.map(move |(at, item)| (item, begun | bit(at)))
+    }
+}
 
 /// An unbounded number of rounds.
 pub const ENDLESS: u32 = u32::MAX;
@@ -533,7 +556,8 @@ impl Rules {
         linked.sequences.push(nothing);
         let in_repeats = repeats.iter().map(|repeat| repeat.item.len());
         let lists = written.unordered.iter();
-        let in_lists = lists.flat_map(|list| list.first.iter().chain(&list.later).map(Vec::len));
+        let in_lists =
+            lists.flat_map(|list| list.items.iter().chain([&list.separator]).map(Vec::len));
         let n_elements = n_elements + in_repeats.chain(in_lists).sum::<usize>();
         let mut numbers = Numbers::with_room(n_elements);
         let mut seen = Set::default();
@@ -564,17 +588,19 @@ impl Rules {
             linked.repeats.push(Repeat { item, min, max });
         }
         for list in &written.unordered {
-            let mut all = |items: &[Vec<Element>]| {
-                let sequences = items.iter().map(|item| linked.sequence(item, &mut numbers));
-                sequences.collect::<Result<Vec<u32>, _>>()
-            };
-            let (first, later) = (all(&list.first)?, all(&list.later)?);
+            let mut linked_item = |item: &Vec<Element>| linked.sequence(item, &mut numbers);
+            let items = list
+                .items
+                .iter()
+                .map(&mut linked_item)
+                .collect::<Result<_, _>>()?;
+            let separator = linked_item(&list.separator)?;
             let &Unordered {
                 n_once, required, ..
             } = list;
             linked.unordered.push(Unordered {
-                first,
-                later,
+                items,
+                separator,
                 n_once,
                 required,
             });
@@ -662,7 +688,7 @@ impl Rules {
                         && match first.item {
                             Element::Rule(rule) => rule_is_empty.get(rule as usize) == Some(&true),
                             Element::Repeat(repeat) => self.repeat_may_be_empty(repeat),
-                            Element::Unordered(list) => self.may_end_after(list, 0),
+                            Element::Unordered(list) => self.list_may_end(list, 0),
                             _ => false,
                         }
                 });
@@ -678,10 +704,10 @@ impl Rules {
         repeat.is_some_and(|repeat| repeat.min == 0 || self.may_be_empty(repeat.item))
     }
 
-    /// True if an unordered list may end after items with a bit in `used`.
-    pub fn may_end_after(&self, list: u32, used: u64) -> bool {
+    /// True if an unordered list may end at a position.
+    pub fn list_may_end(&self, list: u32, position: u64) -> bool {
         let list = self.unordered.get(list as usize);
-        list.is_some_and(|list| list.required & !used == 0)
+        list.is_some_and(|list| list.may_end(position))
     }
 
     /// True if the sequence matches the empty text.
@@ -736,7 +762,7 @@ impl Rules {
             + ranges * size_of::<(u32, u32)>()
             + self.repeats.len() * size_of::<Repeat<u32>>()
             + lists
-                .map(|list| size_of_val(list) + 8 * list.first.len())
+                .map(|list| size_of_val(list) + 4 * list.items.len())
                 .sum::<usize>()
             + self.may_be_empty.len()
             + self.is_loop.len()

@@ -1058,20 +1058,18 @@ impl Emitter {
 
     /// Returns the members of an object in any order, as an unordered list.
     fn unordered(&mut self, members: &Members) -> Answer<Sequence> {
-        let mut first = Vec::with_capacity(members.named.len() + 1);
+        let mut items = Vec::with_capacity(members.named.len() + 1);
         let mut required = 0;
         for (at, member) in members.named.iter().enumerate() {
             let name = self.output.content(&member.name)?;
-            first.push(self.member(name, member.value)?);
+            items.push(self.member(name, member.value)?);
             required |= u64::from(member.is_required) << at;
         }
-        first.extend(members.other.clone());
-        let comma = self.comma()?;
-        let later = first.iter().map(|member| [&*comma, member].concat());
-        let later = later.collect();
+        items.extend(members.other.clone());
+        let separator = self.comma()?;
         self.output.unordered(Unordered {
-            first,
-            later,
+            items,
+            separator,
             n_once: members.named.len(),
             required,
         })

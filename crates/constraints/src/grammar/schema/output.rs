@@ -281,8 +281,8 @@ impl Output {
 
     /// Returns an unordered list.
     pub fn unordered(&mut self, list: Unordered<Sequence>) -> Answer<Sequence> {
-        let items = list.first.iter().chain(&list.later);
-        self.count(items.map(Vec::len).sum())?;
+        let items = list.items.iter().map(Vec::len);
+        self.count(items.sum::<usize>() + list.separator.len())?;
         self.written.unordered.push(list);
         let number = self.written.unordered.len() as u32 - 1;
         Ok(vec![Element::Unordered(number)])

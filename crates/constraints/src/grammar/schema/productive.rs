@@ -173,17 +173,19 @@ pub fn prune(written: &mut Written) -> bool {
     }
     let mut lists = Vec::with_capacity(written.unordered.len());
     for list in &written.unordered {
-        let mut left = Unordered::default();
-        for (at, (first, later)) in list.first.iter().zip(&list.later).enumerate() {
-            if !first.iter().all(leads_on) {
+        let mut left = Unordered {
+            separator: without_void(&list.separator),
+            ..Unordered::default()
+        };
+        for (at, item) in list.items.iter().enumerate() {
+            if !item.iter().all(leads_on) {
                 continue;
             }
             if at < list.n_once {
                 left.required |= (list.required >> at & 1) << left.n_once;
                 left.n_once += 1;
             }
-            left.first.push(without_void(first));
-            left.later.push(without_void(later));
+            left.items.push(without_void(item));
         }
         lists.push(left);
     }

@@ -18,10 +18,10 @@
 
 // In bounds: numbers of states are positions in tables that only grow.
 
-use super::counts::{BEGUN, halves, joined};
+use super::counts::{halves, joined};
 use super::{Edge, Found, State, StateId, States, TooMuch};
 use crate::grammar::compiled::Compiled;
-use crate::grammar::elements::{EMPTY, ENDLESS, Element};
+use crate::grammar::elements::{EMPTY, ENDLESS, Element, HAS_BEGUN, IS_SEPARATED};
 use crate::grammar::hash::Set;
 use crate::grammar::limits::MAX_STEP;
 
@@ -196,8 +196,7 @@ impl States {
         self.enter(repeat.item, next)
     }
 
-    /// Follows all options of an unordered list: it ends, or goes on with an item that has not
-    /// occurred or may be repeated.
+    /// Follows all options of an unordered list: it ends, or goes on with a separator or an item.
     fn items(
         &mut self,
         grammar: &Compiled,
@@ -205,30 +204,30 @@ impl States {
         list: u32,
         rest: u32,
     ) -> Result<(), TooMuch> {
-        let (sequence, low, high) = self.told_of(grammar, edge.sequence);
-        let used = joined((low, high));
-        if grammar.rules.may_end_after(list, used) {
-            self.enter(rest, edge.below)?;
-        }
         let Some(list) = grammar.rules.unordered.get(list as usize) else {
             return Ok(());
         };
-        let items = match used & BEGUN {
-            0 => &list.first,
-            _ => &list.later,
-        };
-        for (at, &item) in items.iter().enumerate() {
-            let bit = if at < list.n_once { 1 << at } else { 0 };
-            if used & bit != 0 {
-                continue;
-            }
-            let (low, high) = halves(used | bit | BEGUN);
-            let next = self.counted(grammar, sequence, low, high);
-            let next = self.above(grammar, next, edge.below);
-            self.budget.check()?;
-            self.enter(item, next)?;
+        let (sequence, low, high) = self.told_of(grammar, edge.sequence);
+        let position = joined((low, high));
+        if list.may_end(position) {
+            self.enter(rest, edge.below)?;
         }
-        Ok(())
+        let enter_before = |states: &mut Self, item: u32, next: u64| {
+            let (low, high) = halves(next);
+            let next = states.counted(grammar, sequence, low, high);
+            let next = states.above(grammar, next, edge.below);
+            states.budget.check()?;
+            states.enter(item, next)
+        };
+        let mut next = list.next(position).peekable();
+        if position & (HAS_BEGUN | IS_SEPARATED) == HAS_BEGUN {
+            // All items follow one separator, which often ends with counted white space.
+            return match next.peek() {
+                Some(_) => enter_before(self, list.separator, position | IS_SEPARATED),
+                None => Ok(()),
+            };
+        }
+        next.try_for_each(|(&item, next)| enter_before(self, item, next))
     }
 
     /// Adds the edges of the closed form of the state below.

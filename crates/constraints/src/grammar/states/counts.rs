@@ -1,5 +1,5 @@
 //! Numbers sequences that begin with a repetition in progress, by the rounds that it has left, or
-//! with an unordered list in progress, by the items that have occurred.
+//! with an unordered list in progress, by the position in it.
 //!
 //! A repetition in progress is a sequence of the grammar with two counts: the rounds that must
 //! still follow, and those that may. Each such combination gets a number, after the numbers of the
@@ -11,23 +11,20 @@
 
 use super::{Edge, States};
 use crate::grammar::compiled::Compiled;
-use crate::grammar::elements::{ENDLESS, Element, MOST_ONCE, Sequence};
+use crate::grammar::elements::{ENDLESS, Element, Sequence};
 use crate::grammar::hash::Map;
 
 /// A sequence of the grammar that begins with a repetition, with the rounds that must still follow
-/// and those that may; or one that begins with an unordered list, with the items that have occurred
-/// as the two halves of a set, see [`halves`].
+/// and those that may; or one that begins with an unordered list, with the halves of the position
+/// in it.
 type Counts = (u32, u32, u32);
 
-/// The bit of the set that is set after the first item.
-pub(super) const BEGUN: u64 = 1 << MOST_ONCE;
-
-/// Returns the low and the high half of a set of items.
-pub(super) fn halves(used: u64) -> (u32, u32) {
-    (used as u32, (used >> 32) as u32)
+/// Returns the low and the high half of a position in an unordered list.
+pub(super) fn halves(position: u64) -> (u32, u32) {
+    (position as u32, (position >> 32) as u32)
 }
 
-/// Returns the set with these halves.
+/// Returns the position with these halves.
 pub(super) fn joined((low, high): (u32, u32)) -> u64 {
     u64::from(low) | u64::from(high) << 32
 }
@@ -41,7 +38,7 @@ pub(super) struct Counted {
 
 impl States {
     /// Returns the number of a sequence whose repetition has at least `min` and at most `max`
-    /// rounds left, or whose unordered list has used the items of a set with these halves.
+    /// rounds left, or whose unordered list is at the position with these halves.
     pub(super) fn counted(&mut self, grammar: &Compiled, sequence: u32, min: u32, max: u32) -> u32 {
         let (min, max) = match is_repetition(grammar, sequence) {
             true => self.limited(min, max),
@@ -67,7 +64,7 @@ impl States {
     }
 
     /// Returns the grammar's sequence for a number, and the minimum and maximum number of remaining
-    /// rounds of the repetition that it begins with, or the halves of the set of its unordered
+    /// rounds of the repetition that it begins with, or the halves of the position in its unordered
     /// list; zeros if it begins with neither.
     pub(super) fn told_of(&self, grammar: &Compiled, sequence: u32) -> Counts {
         let n = grammar.rules.sequences.len();
@@ -109,7 +106,7 @@ impl States {
                 let repeat = grammar.rules.repeats.get(repeat as usize);
                 min == 0 || repeat.is_some_and(|repeat| grammar.rules.may_be_empty(repeat.item))
             }
-            Element::Unordered(list) => grammar.rules.may_end_after(list, joined((min, max))),
+            Element::Unordered(list) => grammar.rules.list_may_end(list, joined((min, max))),
             _ => false,
         };
         may_end && grammar.rules.may_be_empty(first.rest)
