@@ -35,7 +35,7 @@
 //! use llama_sieve::{Candidates, Sampler, TokenData, samplers::{Dist, TopK}};
 //!
 //! let logits = [1.0f32, 3.0, 2.0];
-//! let candidate = |(i, &logit)| TokenData { id: i as i32, logit, p: 0.0 };
+//! let candidate = |(i, &logit)| TokenData::new(i as i32, logit);
 //! let mut data: Vec<_> = logits.iter().enumerate().map(candidate).collect();
 //! let mut candidates = Candidates::new(&mut data, false);
 //! TopK::new(2).expect("2 keeps something").apply(&mut candidates);

@@ -71,11 +71,7 @@ const SHRINKS: Mode = Mode {
 /// Returns the tokens that a sampler allows, in ascending order. In compact mode they are the whole
 /// array, which would also reveal a mixture of the modes.
 fn allowed(sampler: &mut TrieSampler) -> Vec<Token> {
-    let mut data = ALL.map(|id| TokenData {
-        id,
-        logit: id as f32,
-        p: 0.0,
-    });
+    let mut data = ALL.map(|id| TokenData::new(id, id as f32));
     let mut candidates = Candidates::new(&mut data, false);
     sampler.apply(&mut candidates);
     let left = candidates.as_slice().iter();

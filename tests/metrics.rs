@@ -198,11 +198,7 @@ fn masked_and_infinite_logits() {
     assert_eq!(metrics::surprisal(&two, 2, Base::Nats), Some(inf));
     assert_eq!(metrics::surprisal(&two, 3, Base::Nats), None);
     assert_eq!(metrics::surprisal(&two, -1, Base::Nats), None);
-    let candidates = two.map(|logit| TokenData {
-        id: 5,
-        logit,
-        p: 0.0,
-    });
+    let candidates = two.map(|logit| TokenData::new(5, logit));
     assert_eq!(
         metrics::candidates_entropy(&candidates, Base::Nats),
         Some(0.0)
@@ -240,11 +236,7 @@ fn rolling_perplexity() {
 fn the_c_functions_answer_bad_input() {
     let logits = [1.0f32, 2.0, f32::NEG_INFINITY];
     let masked = [f32::NEG_INFINITY; 3];
-    let candidates = [TokenData {
-        id: 4,
-        logit: 1.0,
-        p: 0.0,
-    }];
+    let candidates = [TokenData::new(4, 1.0)];
     let (l, m, c) = (logits.as_ptr(), masked.as_ptr(), candidates.as_ptr());
     let null = std::ptr::null();
     // SAFETY: the arrays have the lengths that are passed.

@@ -1,7 +1,7 @@
 //! The clock and the medians, and the array that a host fills.
 
 use crate::support::Array;
-use llama_sieve::{TokenData, kernels};
+use llama_sieve::kernels;
 use vendor_llama_cpp::sys;
 
 /// Returns the microseconds of CPU time that this thread has used. Time in which other programs
@@ -34,15 +34,7 @@ pub fn median(mut times: Vec<f64>) -> f64 {
 
 /// Returns the microseconds of this library's maximum over the array.
 pub fn floor(input: &Array) -> f64 {
-    let data: Vec<TokenData> = input
-        .data
-        .iter()
-        .map(|c| TokenData {
-            id: c.id,
-            logit: c.logit,
-            p: c.p,
-        })
-        .collect();
+    let data = input.tokens();
     let pass = || {
         time(
             || (),

@@ -169,12 +169,7 @@ impl World {
         let exact = BanVocabulary::new(self, false);
         let folded = BanVocabulary::new(self, true);
         let mut array = self.array();
-        let mut data: Vec<TokenData> = Vec::new();
-        data.extend(array.data.iter().map(|c| TokenData {
-            id: c.id,
-            logit: c.logit,
-            p: c.p,
-        }));
+        let mut data = array.tokens();
         for vocabulary in [&exact, &folded] {
             let mut sampler = some(BanStrings::new(&texts, vocabulary));
             self.follow_with(&mut sampler, &mut data);

@@ -587,15 +587,7 @@ fn both_ways(chain: &HostSampler, input: &Array, tiled: bool) {
     // SAFETY: a live chain, as much room, and the logits are unchanged.
     let count = unsafe { llama_sieve_chain_candidates(smpl, left.as_mut_ptr(), left.len()) };
     assert_eq!(count as usize, left.len());
-    let data = left.iter().map(|c| sys::llama_token_data {
-        id: c.id,
-        logit: c.logit,
-        p: c.p,
-    });
-    let left = Array {
-        data: data.collect(),
-        ..array.clone()
-    };
+    let left = array.with(&left);
     if let Err(difference) = same(&left, &array) {
         panic!("from logits: {difference}");
     }

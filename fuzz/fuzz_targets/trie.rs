@@ -201,11 +201,7 @@ impl Array {
     fn candidates(&self) -> (Vec<TokenData>, bool) {
         let logits = self.logits.iter().take(300).enumerate();
         let mut data: Vec<TokenData> = logits
-            .map(|(i, logit)| TokenData {
-                id: i as i32,
-                logit: logit.value(),
-                p: 0.0,
-            })
+            .map(|(i, logit)| TokenData::new(i as i32, logit.value()))
             .collect();
         match &self.order {
             Order::InPlace => {}

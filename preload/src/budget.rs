@@ -166,11 +166,7 @@ pub unsafe fn recognise(
 /// `budget` is a live sampler of the host that is served, which is used by no other thread.
 pub unsafe fn edited(budget: *mut llama_sampler, logits: &[f32]) -> Option<Edited> {
     let apply = APPLY.route()?;
-    let candidate = |(i, &logit): (usize, &f32)| TokenData {
-        id: i as i32,
-        logit,
-        p: 0.0,
-    };
+    let candidate = |(i, &logit): (usize, &f32)| TokenData::new(i as i32, logit);
     let mut asked = [(0, &ASKED), (1, &ASKED)].map(candidate);
     let asked = asked.get_mut(..logits.len().min(2))?;
     // SAFETY: the caller guarantees the sampler, and the candidates are here.
@@ -334,16 +330,16 @@ pub unsafe extern "C-unwind" fn llama_sampler_free(smpl: *mut llama_sampler) {
 mod tests {
     use super::*;
 
-    const BEFORE: [TokenData; 3] = [candidate(0, 0.5), candidate(1, 2.0), candidate(2, -1.0)];
+    const BEFORE: [TokenData; 3] = [
+        TokenData::new(0, 0.5),
+        TokenData::new(1, 2.0),
+        TokenData::new(2, -1.0),
+    ];
     const MASKED: f32 = f32::NEG_INFINITY;
-
-    const fn candidate(id: i32, logit: f32) -> TokenData {
-        TokenData { id, logit, p: 0.0 }
-    }
 
     /// Returns the effect of a change to candidates with these logits.
     fn outcome(logits: [f32; 3]) -> Option<Outcome> {
-        let after = [0, 1, 2].map(|id| candidate(id, logits[id as usize]));
+        let after = [0, 1, 2].map(|id| TokenData::new(id, logits[id as usize]));
         Outcome::of(&BEFORE, &after)
     }
 

@@ -267,14 +267,13 @@ impl Seen {
 mod tests {
     use super::*;
     use llama_sieve::TokenData;
+    use llama_sieve::token::array_of;
 
     const LOGITS: [f32; 3] = [0.5, 2.0, -1.0];
 
     /// Returns all candidates, as a host fills them in.
     fn raw() -> Vec<TokenData> {
-        let all = (0..).zip(LOGITS);
-        all.map(|(id, logit)| TokenData { id, logit, p: 0.0 })
-            .collect()
+        array_of(&LOGITS)
     }
 
     /// Returns the candidates that the chain leaves of these.

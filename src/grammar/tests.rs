@@ -39,7 +39,7 @@ fn beyond() -> String {
 fn a_limit_met_half_way_leaves_the_end_as_it_was() {
     let tree = tree(["a".into(), "bc".into()]);
     let mut grammar = grammar(&beyond(), &tree);
-    let candidate = |id, logit| TokenData { id, logit, p: 0.0 };
+    let candidate = TokenData::new;
     let mut data = [candidate(0, 1.5), candidate(1, 2.5), candidate(2, 3.5)];
     grammar.apply(&mut Candidates::new(&mut data, false));
     assert_eq!(grammar.slot().dead(), Some(Dead::Limit));
@@ -88,7 +88,7 @@ fn dead() -> Vec<(Dead, Grammar)> {
 /// Returns these tokens and logits as the grammar leaves them. All entry points must give the same
 /// result.
 fn left_by_each_way(grammar: &mut Grammar, given: &[(Token, f32)]) -> Vec<(Token, f32)> {
-    let candidate = |&(id, logit): &(Token, f32)| TokenData { id, logit, p: 0.0 };
+    let candidate = |&(id, logit): &(Token, f32)| TokenData::new(id, logit);
     let given: Vec<TokenData> = given.iter().map(candidate).collect();
     let left = |data: &[TokenData]| -> Vec<(Token, f32)> {
         data.iter()
@@ -313,13 +313,7 @@ fn few_candidates_are_within_the_limits_where_their_mask_is() {
     let classes = alternatives(120, |i| format!("[a\\u{:04X}]", 0x4e00 + i));
     let text = format!("root ::= ( <[200]> |  {classes} )*");
     let n_allowed = |grammar: &mut Grammar| {
-        let mut data: Vec<TokenData> = (1..=N as Token)
-            .map(|id| TokenData {
-                id,
-                logit: 1.0,
-                p: 0.0,
-            })
-            .collect();
+        let mut data: Vec<TokenData> = (1..=N as Token).map(|id| TokenData::new(id, 1.0)).collect();
         grammar.apply(&mut Candidates::new(&mut data, false));
         data.iter().filter(|token| token.logit == 1.0).count()
     };

@@ -148,7 +148,7 @@ impl Tokens<'_> {
 /// Returns the candidates of block `number`.
 fn block_with_ids(logits: &[f32], number: usize) -> impl Iterator<Item = TokenData> + '_ {
     let ids = (number * GROUP) as i32..;
-    let candidate = |(id, &logit): (i32, &f32)| TokenData { id, logit, p: 0.0 };
+    let candidate = |(id, &logit): (i32, &f32)| TokenData::new(id, logit);
     ids.zip(logits).map(candidate)
 }
 

@@ -264,7 +264,7 @@ impl<'a> Pool<'a> {
             State::Whole | State::Weighted(_) => (Token::try_from(index?).ok()?, 1.0),
         };
         let logit = self.tokens.logit_of(id) / divisor;
-        Some(TokenData { id, logit, p: 0.0 })
+        Some(TokenData::new(id, logit))
     }
 
     /// Replaces every NaN that a sampler produced with minus infinity. The pool must already

@@ -424,7 +424,7 @@ impl<'a> Tokens<'a> {
             let chunk = &mut chunk[..CHUNK.min(n - start)];
             raw.write(start, chunk);
             let ids = start as Token..;
-            let candidate = |(id, &logit): (Token, &f32)| TokenData { id, logit, p: 0.0 };
+            let candidate = |(id, &logit): (Token, &f32)| TokenData::new(id, logit);
             array.extend(ids.zip(&*chunk).map(candidate));
         }
     }
@@ -465,11 +465,7 @@ impl<'a> Tokens<'a> {
                     collected.remove(before + place);
                 }
                 Err(place) if passes => {
-                    let candidate = TokenData {
-                        id: token,
-                        logit: edit.logit,
-                        p: 0.0,
-                    };
+                    let candidate = TokenData::new(token, edit.logit);
                     collected.insert(before + place, candidate);
                 }
                 Err(_) => {}

@@ -93,11 +93,7 @@ impl Feedback {
     ) {
         let (logits, places, sorted) = descending.first_places(n);
         order.settle(logits, logits.len(), places, sorted);
-        let candidate = |&place: &u32| TokenData {
-            id: place as Token,
-            logit: logits[place as usize],
-            p: 0.0,
-        };
+        let candidate = |&place: &u32| TokenData::new(place as Token, logits[place as usize]);
         self.kept.clear();
         self.kept.extend(places.iter().map(candidate));
         whole.keep(&self.kept, true);

@@ -422,11 +422,7 @@ fn the_built_in_is_made_of_the_same_arguments() {
 /// A stream that has begun continues in the built-in, with its random seed.
 #[test]
 fn a_generator_goes_on_in_the_built_in() {
-    let candidate = TokenData {
-        id: 0,
-        logit: 0.0,
-        p: 0.0,
-    };
+    let candidate = TokenData::new(0, 0.0);
     for asked in [42, u32::MAX] {
         let mut dist = Dist::new(asked);
         let seed = asked;

@@ -202,12 +202,7 @@ fn no_sampler_in_a_slot_allocates_after_reserve() {
 fn an_order_that_warmed_up_has_room_for_few() {
     let _alone = alone();
     let few = |n: i32| -> Vec<TokenData> {
-        let logit = |id| (id * 37 % 64) as f32;
-        let candidate = |id| TokenData {
-            id,
-            logit: logit(id),
-            p: 0.0,
-        };
+        let candidate = |id| TokenData::new(id, (id * 37 % 64) as f32);
         (0..n).map(candidate).collect()
     };
     // The first call in a process finds the available instruction sets.

@@ -203,11 +203,7 @@ impl Vocabulary for Pieces {
 #[test]
 fn infill_without_an_end() {
     // The probability of every text is less than a fifth.
-    let candidate = |id| TokenData {
-        id,
-        logit: 1.0,
-        p: 0.0,
-    };
+    let candidate = |id| TokenData::new(id, 1.0);
     let mut data: Vec<TokenData> = (0..8).map(candidate).collect();
     let mut candidates = Candidates::new(&mut data, false);
     // Eight letters, none of which ends a text.
@@ -219,7 +215,7 @@ fn infill_without_an_end() {
 }
 
 fn infilled(logits: &[(Token, f32)]) -> Vec<Token> {
-    let candidate = |&(id, logit): &(Token, f32)| TokenData { id, logit, p: 0.0 };
+    let candidate = |&(id, logit): &(Token, f32)| TokenData::new(id, logit);
     let mut data: Vec<TokenData> = logits.iter().map(candidate).collect();
     let mut candidates = Candidates::new(&mut data, false);
     // The first two share their first 600 bytes, and the third ends a text.

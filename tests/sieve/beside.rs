@@ -1,10 +1,10 @@
 //! Tests what the sieve offers beside sampling a token: metrics, top candidates and batches.
 
-use crate::support::arrays::{Array, Shape};
+use crate::support::arrays::Shape;
 use crate::support::fresh_rng;
 use crate::{INF, logits, new};
 use llama_sieve::sieve::{self, Job, Logits, Params, Sieve, Stage};
-use llama_sieve::{Candidates, TokenData, metrics};
+use llama_sieve::{Candidates, metrics};
 
 #[test]
 fn stats_are_the_metrics_of_the_same_logits() {
@@ -44,7 +44,7 @@ fn stats_of_candidates_are_the_metrics_of_their_logits() {
         sieve.set_stages(stages).expect("good stages");
         sieve.measure(true);
         for n in [2, 50, 3000] {
-            let mut data = to_data(&Shape::Peaked.array(n, &mut rng));
+            let mut data = Shape::Peaked.array(n, &mut rng).tokens();
             rng.shuffle(&mut data);
             let before = data.clone();
             let mut candidates = Candidates::new(&mut data, false);
@@ -123,14 +123,4 @@ fn a_batch_does_not_depend_on_the_number_of_threads() {
     for threads in [0, 2, 3, 8, 100] {
         assert_eq!(run(threads), one, "{threads} threads");
     }
-}
-
-fn to_data(array: &Array) -> Vec<TokenData> {
-    let data = array.data.iter();
-    data.map(|c| TokenData {
-        id: c.id,
-        logit: c.logit,
-        p: c.p,
-    })
-    .collect()
 }

@@ -120,20 +120,6 @@ fn random_size(rng: &mut Rng) -> usize {
     low + rng.below(high - low)
 }
 
-/// Returns the candidates that the sieve left as llama.cpp's array, with the other fields of
-/// `like`.
-pub fn array_of(candidates: &[TokenData], like: &Array) -> Array {
-    let data = candidates.iter().map(|c| sys::llama_token_data {
-        id: c.id,
-        logit: c.logit,
-        p: c.p,
-    });
-    Array {
-        data: data.collect(),
-        ..*like
-    }
-}
-
 /// True if bias and penalties leave no logit above minus infinity.
 fn masked_after_penalties(chain: &HostSampler, array: &Array) -> bool {
     let mut array = array.clone();
@@ -176,7 +162,7 @@ fn parity_is_the_built_in_chain_for_random_parameters() {
             let ours = sieve.sample(&logits).expect("there is a candidate");
             assert!(bits(&logits) == before, "written to: {what}");
             // The chosen candidate is compared by its token.
-            let left = array_of(sieve.candidates(), &array);
+            let left = array.with(sieve.candidates());
             assert_eq!(same(&left, &array), Ok(()), "{what}");
             assert_eq!(ours, theirs, "{what}");
             sieve.accept(ours);

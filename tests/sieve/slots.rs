@@ -3,7 +3,6 @@
 
 use std::ffi::c_char;
 
-use crate::parity::array_of;
 use crate::stages::{built_in, random_logits, random_params};
 use crate::states::seal;
 use crate::support::arrays::{Array, Rng};
@@ -249,7 +248,7 @@ fn samplers_in_slots_are_members_of_a_chain() {
                 _ => {}
             }
             let token = sieve.sample(&logits);
-            let left = array_of(&sieve.candidates(), &array);
+            let left = array.with(&sieve.candidates());
             assert_eq!(same(&left, &array), Ok(()), "{what}");
             assert_eq!(token, theirs.id, "{what}");
             // Repetitions for the loop breaker, and tokens of texts for the bans.

@@ -1,7 +1,6 @@
 //! Compares stages in any order with the same built-ins in a chain, bit for bit. Also tests what
 //! they remember, and their errors.
 
-use crate::parity::array_of;
 use crate::states::{KINDS, saved};
 use crate::support::arrays::{Array, Recipe, Rng};
 use crate::support::compare::same;
@@ -211,7 +210,7 @@ fn stages_in_any_order_are_the_chain_of_the_built_ins() {
             }
             sieve = disturbed(&mut rng, sieve, &stages);
             let ours = sieve.sample(&logits).expect("there is a candidate");
-            let left = array_of(sieve.candidates(), &array);
+            let left = array.with(sieve.candidates());
             assert_eq!(same(&left, &array), Ok(()), "{what}");
             assert_eq!(ours, theirs, "{what}");
             // Also while adaptive-p waits for its token to be accepted.
@@ -248,15 +247,7 @@ fn stages_in_a_chain_see_the_candidates_that_are_left() {
                 replay()
             );
             let mut array = Recipe::random(&mut rng).array(n / 2, n, &mut rng);
-            let mut data: Vec<TokenData> = array
-                .data
-                .iter()
-                .map(|c| TokenData {
-                    id: c.id,
-                    logit: c.logit,
-                    p: c.p,
-                })
-                .collect();
+            let mut data = array.tokens();
             if data.iter().all(|c| c.logit == f32::NEG_INFINITY) {
                 break;
             }
@@ -266,7 +257,7 @@ fn stages_in_a_chain_see_the_candidates_that_are_left() {
             let ours = Array {
                 sorted: candidates.is_sorted(),
                 selected: chosen as i64,
-                ..array_of(candidates.as_slice(), &array)
+                ..array.with(candidates.as_slice())
             };
             let token = ours.data[chosen].id;
             chain.apply(&mut array);
@@ -449,7 +440,7 @@ fn a_temperature_moves_around_any_middle() {
                 assert_eq!(ours, array.data[array.selected as usize].id, "{what}");
                 // The built-in still divides by temperatures that are greedy here.
                 if range > 0.0 || temperature <= 0.0 {
-                    let left = array_of(sieve.candidates(), &array);
+                    let left = array.with(sieve.candidates());
                     assert_eq!(same(&left, &array), Ok(()), "{what}");
                 }
             }
@@ -679,7 +670,7 @@ fn breakers_are_those_of_the_built_in() {
                 left.resize(n as usize, TokenData::default());
                 llama_sieve_candidates(sieve, left.as_mut_ptr(), left.len());
             }
-            let ours = array_of(&left, &theirs);
+            let ours = theirs.with(&left);
             assert_eq!(same(&ours, &theirs), Ok(()), "{}, {case}", replay());
             llama_sieve_free(sieve);
             llama_sieve_free(plain);
@@ -797,12 +788,7 @@ fn a_banned_token_that_the_stages_leave_is_none() {
     assert_eq!(sieve.sample(&logits), Err(Error::NoCandidate));
     assert!(sieve.candidates().is_empty());
     // As one sampler of a chain it chooses what the built-ins choose.
-    let candidate = |(id, &logit): (usize, &f32)| TokenData {
-        id: id as i32,
-        logit,
-        p: 0.0,
-    };
-    let mut data: Vec<TokenData> = logits.iter().enumerate().map(candidate).collect();
+    let mut data = llama_sieve::token::array_of(&logits);
     let mut candidates = Candidates::new(&mut data, false);
     sieve
         .sample_candidates(&mut candidates)

@@ -1,6 +1,7 @@
 //! Makes candidate arrays of every kind that a sampler may get: the inputs of all tests.
 
 use half::{bf16, f16};
+use llama_sieve::TokenData;
 use vendor_llama_cpp::sys::llama_token_data;
 
 use super::HostSampler;
@@ -89,6 +90,29 @@ impl Array {
         let selected = usize::try_from(self.selected).ok();
         let chosen = selected.and_then(|i| self.data.get(i));
         chosen.is_some_and(|c| c.logit.is_nan() || c.logit == f32::NEG_INFINITY)
+    }
+
+    /// Returns the candidates as this library has them.
+    pub fn tokens(&self) -> Vec<TokenData> {
+        let token = |c: &llama_token_data| TokenData {
+            id: c.id,
+            logit: c.logit,
+            p: c.p,
+        };
+        self.data.iter().map(token).collect()
+    }
+
+    /// Returns an array with these candidates, and otherwise like this one.
+    pub fn with(&self, candidates: &[TokenData]) -> Self {
+        let data = candidates.iter().map(|c| llama_token_data {
+            id: c.id,
+            logit: c.logit,
+            p: c.p,
+        });
+        Self {
+            data: data.collect(),
+            ..*self
+        }
     }
 
     pub fn ids(&self) -> Vec<i32> {

@@ -334,11 +334,7 @@ fn a_token_that_is_refused_is_replaced() {
     let chain = HostSampler::chain(vec![chain]);
     let logits = [1.0, 3.0, 2.0];
     let look = |token: i32, logit: f32| {
-        let mut one = TokenData {
-            id: token,
-            logit,
-            p: 0.0,
-        };
+        let mut one = TokenData::new(token, logit);
         let array = llama_token_data_array {
             data: &raw mut one,
             size: 1,

@@ -15,9 +15,17 @@ pub struct TokenData {
     pub p: f32,
 }
 
+impl TokenData {
+    /// Returns the candidate of a token with this logit, and a probability of 0.
+    #[inline(always)]
+    pub const fn new(id: Token, logit: f32) -> Self {
+        Self { id, logit, p: 0.0 }
+    }
+}
+
 /// Returns the candidates of a vocabulary with these logits.
 pub fn array_of(logits: &[f32]) -> Vec<TokenData> {
-    let candidate = |(&logit, id): (&f32, Token)| TokenData { id, logit, p: 0.0 };
+    let candidate = |(&logit, id)| TokenData::new(id, logit);
     logits.iter().zip(0..).map(candidate).collect()
 }
 

@@ -2,8 +2,8 @@
 
 use std::ptr::null;
 
-use llama_sieve::TokenData;
 use llama_sieve::ffi::metrics::*;
+use llama_sieve::token::array_of;
 
 use crate::answers::assert_reason;
 use crate::calls::{Call, Logits};
@@ -64,16 +64,7 @@ impl World {
 
 fn metrics(logits: &Logits, token: i32, base: i32) {
     let (values, n) = logits.get();
-    let data: Vec<TokenData> = values
-        .iter()
-        .flatten()
-        .enumerate()
-        .map(|(i, &logit)| TokenData {
-            id: i as i32,
-            logit,
-            p: 0.0,
-        })
-        .collect();
+    let data = array_of(values.as_deref().unwrap_or_default());
     let candidates = if values.is_some() {
         data.as_ptr()
     } else {

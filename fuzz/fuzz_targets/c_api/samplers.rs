@@ -206,10 +206,9 @@ impl World {
         };
         let logits = array.logits.iter().take(200).enumerate();
         let mut data: Vec<TokenData> = logits
-            .map(|(i, logit)| TokenData {
-                id: i32::from(array.first_id) + i as i32 * i32::from(array.step.max(1)),
-                logit: logit.value(),
-                p: 0.0,
+            .map(|(i, logit)| {
+                let id = i32::from(array.first_id) + i as i32 * i32::from(array.step.max(1));
+                TokenData::new(id, logit.value())
             })
             .collect();
         let n = data.len();

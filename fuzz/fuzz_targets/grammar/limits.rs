@@ -142,11 +142,7 @@ impl Question {
             Self::Array(tokens) => tokens,
             Self::Accept(_) => &[],
         };
-        let candidate = |&id: &Token| TokenData {
-            id,
-            logit: 1.0 + id as f32 / 8.0,
-            p: 0.0,
-        };
+        let candidate = |&id: &Token| TokenData::new(id, 1.0 + id as f32 / 8.0);
         let mut array: Vec<TokenData> = tokens.iter().map(candidate).collect();
         let mut is_refused = false;
         let before = bytes_since(0);

@@ -156,11 +156,7 @@ impl Shape {
                 true => self.size - 1 - i,
                 false => i,
             };
-            data.push(TokenData {
-                id: id as Token,
-                logit,
-                p: 0.0,
-            });
+            data.push(TokenData::new(id as Token, logit));
         }
         if self.sorted {
             data.sort_by(|a, b| b.logit.total_cmp(&a.logit));

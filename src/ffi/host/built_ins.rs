@@ -155,12 +155,7 @@ impl Recipe {
         };
         for _ in 0..draws {
             // Two candidates, since older builds draw nothing for one.
-            let candidate = |id| TokenData {
-                id,
-                logit: 0.0,
-                p: 0.0,
-            };
-            let mut data = [candidate(0), candidate(1)];
+            let mut data = [0, 1].map(|id| TokenData::new(id, 0.0));
             let mut array = llama_token_data_array {
                 data: data.as_mut_ptr(),
                 size: data.len(),

@@ -61,11 +61,7 @@ fn alone(random: &mut Lcg) -> Vec<Vec<TokenData>> {
 
 /// Returns `n` candidates with different logits.
 fn distinct(n: Token, random: &mut Lcg) -> Vec<TokenData> {
-    let candidate = |id| TokenData {
-        id,
-        logit: random.unit() * 16.0 - 8.0,
-        p: 0.0,
-    };
+    let candidate = |id| TokenData::new(id, random.unit() * 16.0 - 8.0);
     (0..n).map(candidate).collect()
 }
 

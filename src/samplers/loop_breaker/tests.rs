@@ -119,11 +119,7 @@ fn what_goes_on_is_banned_and_nothing_else() {
     let mut only = vec![f32::NEG_INFINITY; N];
     only[3] = 2.0;
     assert_eq!(masked(&mut breaker, &only), array_of(&only));
-    let mut one = [TokenData {
-        id: 3,
-        logit: 1.0,
-        p: 0.0,
-    }];
+    let mut one = [TokenData::new(3, 1.0)];
     breaker.apply(&mut Candidates::new(&mut one, true));
     assert_eq!(one[0].logit, 1.0);
     breaker.accept(9);

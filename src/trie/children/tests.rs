@@ -3,12 +3,7 @@ use super::*;
 /// Returns candidates, none of which is at the index where a host puts it.
 fn reversed(n: i32) -> Vec<TokenData> {
     let ids = (0..n).rev();
-    ids.map(|id| TokenData {
-        id,
-        logit: id as f32,
-        p: 0.0,
-    })
-    .collect()
+    ids.map(|id| TokenData::new(id, id as f32)).collect()
 }
 
 #[test]

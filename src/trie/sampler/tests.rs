@@ -16,11 +16,7 @@ fn set(slot: &Slot) {
 fn left_of(ids: [i32; 3], by: impl FnOnce(&mut Candidates<'_>)) -> Vec<i32> {
     use crate::token::TokenData;
 
-    let mut data = ids.map(|id| TokenData {
-        id,
-        logit: 0.0,
-        p: 0.0,
-    });
+    let mut data = ids.map(|id| TokenData::new(id, 0.0));
     let mut candidates = Candidates::new(&mut data, false);
     by(&mut candidates);
     candidates.as_slice().iter().map(|c| c.id).collect()
@@ -49,7 +45,7 @@ fn what_is_put_back_and_what_is_banned_is_told() {
         let mut data: Vec<_> = ids
             .iter()
             .zip(logits)
-            .map(|(&id, logit)| crate::token::TokenData { id, logit, p: 0.0 })
+            .map(|(&id, logit)| crate::token::TokenData::new(id, logit))
             .collect();
         TrieSampler::new(slot).apply(&mut Candidates::new(&mut data, false));
         crate::last_error::get()

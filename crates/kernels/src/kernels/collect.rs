@@ -133,11 +133,10 @@ fn keep_each<T: Load>(
     let mut kept = 0;
     while passing != 0 {
         let place = passing.trailing_zeros();
-        to[kept].write(TokenData {
-            id: (first + place) as Token,
-            logit: block[place as usize].to_f32(),
-            p: 0.0,
-        });
+        to[kept].write(TokenData::new(
+            (first + place) as Token,
+            block[place as usize].to_f32(),
+        ));
         kept += 1;
         passing &= passing - 1;
     }

@@ -102,7 +102,7 @@ pub fn collect(
             let ids = first as Token + (i * GROUP) as Token..;
             for (id, logit) in ids.zip(block.iter().map(|x| x.to_f32())) {
                 if logit >= threshold {
-                    to.push(TokenData { id, logit, p: 0.0 });
+                    to.push(TokenData::new(id, logit));
                 }
             }
         }

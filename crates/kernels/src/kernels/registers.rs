@@ -4,11 +4,7 @@ use crate::simd::{MAX_LANES, Vector};
 use crate::token::TokenData;
 
 /// A candidate that fills an array up to whole registers.
-const PADDING: TokenData = TokenData {
-    id: 0,
-    logit: f32::NEG_INFINITY,
-    p: 0.0,
-};
+const PADDING: TokenData = TokenData::new(0, f32::NEG_INFINITY);
 
 /// Returns the last candidates, which are fewer than a register holds, and padding.
 #[inline(always)]

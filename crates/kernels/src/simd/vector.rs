@@ -359,11 +359,10 @@ pub trait Vector: Copy {
         let mut written = 0;
         while lanes != 0 {
             let lane = lanes.trailing_zeros();
-            to[written].write(TokenData {
-                id: (first + lane) as Token,
-                logit: logits[lane as usize % MAX_LANES],
-                p: 0.0,
-            });
+            to[written].write(TokenData::new(
+                (first + lane) as Token,
+                logits[lane as usize % MAX_LANES],
+            ));
             written += 1;
             lanes &= lanes - 1;
         }

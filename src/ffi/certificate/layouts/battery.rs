@@ -127,7 +127,7 @@ impl Battery {
         let candidate = |(i, id)| {
             let random = lcg.unit() * 16.0 - 8.0;
             let logit = if i == 2 { 0.0 } else { random };
-            TokenData { id, logit, p: 0.0 }
+            TokenData::new(id, logit)
         };
         let data = ids.into_iter().enumerate().map(candidate).collect();
         self.arrays.push(data);

@@ -96,7 +96,7 @@ impl Samples {
 /// Returns a candidate for the token, with a logit that differs from its neighbours'.
 pub(super) fn candidate(id: Token) -> TokenData {
     let logit = (id % 17) as f32 - 3.5;
-    TokenData { id, logit, p: 0.0 }
+    TokenData::new(id, logit)
 }
 
 /// The samples found so far.

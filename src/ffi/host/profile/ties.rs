@@ -164,6 +164,6 @@ pub(super) fn of_typical(random: &mut Lcg) -> Vec<Vec<TokenData>> {
 }
 
 fn candidates(logits: impl IntoIterator<Item = f32>) -> Vec<TokenData> {
-    let candidate = |(id, logit): (Token, f32)| TokenData { id, logit, p: 0.0 };
+    let candidate = |(id, logit): (Token, f32)| TokenData::new(id, logit);
     (0..).zip(logits).map(candidate).collect()
 }

@@ -164,7 +164,7 @@ pub(super) fn cases() -> Vec<Case> {
         }, "0", "-3"),
         case("llama_sieve_set_sampler", Clears, |w| unsafe { llama_sieve_set_sampler(w.sieve, 0, w.bans) }.to_string(), "0", "-3"),
         case("llama_sieve_top_candidates", Clears, |w| {
-            let mut out = [TokenData { id: -99, logit: 0.0, p: 0.0 }];
+            let mut out = [TokenData::new(-99, 0.0)];
             let code = unsafe { llama_sieve_top_candidates(w.logits.as_ptr(), w.n(), 1, out.as_mut_ptr()) };
             format!("{code} {}", out[0].id)
         }, "1 3", "-3 -99"),

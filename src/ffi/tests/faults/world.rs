@@ -23,7 +23,7 @@ use crate::ffi::tests::{memory, mock_host};
 use crate::ffi::trie::handles::*;
 use crate::ffi::trie::*;
 use crate::log;
-use crate::token::TokenData;
+use crate::token::{TokenData, array_of};
 
 pub(super) const PAYLOAD: &CStr =
     c"{\"descriptors\":[{\"path\":\"p\",\"leaves\":[{\"name\":\"a\",\"tokens\":[1,3]},{\"name\":\"b\",\"tokens\":[2]}]}]}";
@@ -393,9 +393,7 @@ pub(super) fn some(number: f32) -> String {
 }
 
 pub(super) fn data(w: &World) -> Vec<TokenData> {
-    let data = w.logits.iter().zip(0..);
-    data.map(|(&logit, id)| TokenData { id, logit, p: 0.0 })
-        .collect()
+    array_of(&w.logits)
 }
 
 pub(super) unsafe extern "C" fn no_log(_: c_int, _: *const c_char, _: *mut std::ffi::c_void) {}
@@ -409,11 +407,7 @@ pub(super) struct After {
 }
 
 pub(super) fn apply(smpl: *mut llama_sampler) -> After {
-    let mut data: Vec<TokenData> = logits()
-        .into_iter()
-        .zip(0..)
-        .map(|(logit, id)| TokenData { id, logit, p: 0.0 })
-        .collect();
+    let mut data = array_of(&logits());
     let mut array = llama_token_data_array {
         data: data.as_mut_ptr(),
         size: data.len(),

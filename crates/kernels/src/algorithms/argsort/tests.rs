@@ -85,11 +85,7 @@ fn floats_spread_in_any_way_are_ranked() {
 #[test]
 #[cfg_attr(miri, ignore = "no pointers, and minutes")]
 fn plain_arrays_are_told() {
-    let plain = |i: i32| TokenData {
-        id: i,
-        logit: (i * 7919 % 10_000) as f32,
-        p: 0.0,
-    };
+    let plain = |i: i32| TokenData::new(i, (i * 7919 % 10_000) as f32);
     let mut data: Vec<TokenData> = (0..10_000).map(plain).collect();
     let mut ranking = Ranking::default();
     assert!(ranking.rank_logits(&data).plain);

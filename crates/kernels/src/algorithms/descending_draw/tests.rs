@@ -52,7 +52,7 @@ fn it_is_the_one_of_the_sorted_array() {
             divisor: [1.0, 0.7, 1.9][case % 3],
         };
         let tokens = logits.iter().zip(0..);
-        let candidates = tokens.map(|(&logit, id)| TokenData { id, logit, p: 0.0 });
+        let candidates = tokens.map(|(&logit, id)| TokenData::new(id, logit));
         let larger: Vec<_> = candidates
             .clone()
             .filter(|c| c.logit > from.first)

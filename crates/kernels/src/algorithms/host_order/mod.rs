@@ -210,11 +210,7 @@ impl HostOrder {
         if column.plain && have_no_p(data) {
             // In that case the candidates need not be copied first.
             for ((candidate, &i), &logit) in data.iter_mut().zip(&*indices).zip(&*sorted) {
-                *candidate = TokenData {
-                    id: i as Token,
-                    logit,
-                    p: 0.0,
-                };
+                *candidate = TokenData::new(i as Token, logit);
             }
         } else {
             self.top.clear();
@@ -246,11 +242,7 @@ impl HostOrder {
     // In bounds: the items are indices of the logits.
     fn write_replayed(&self, data: &mut [TokenData]) {
         for (candidate, &item) in data.iter_mut().zip(&self.replay.items) {
-            *candidate = TokenData {
-                id: place(item) as Token,
-                logit: self.logits[place(item)],
-                p: 0.0,
-            };
+            *candidate = TokenData::new(place(item) as Token, self.logits[place(item)]);
         }
     }
 

@@ -16,11 +16,7 @@ fn exact(data: &[TokenData], n: f32) -> f32 {
 }
 
 fn array(logits: impl Iterator<Item = f32>) -> Vec<TokenData> {
-    let data = logits.map(|logit| TokenData {
-        id: 0,
-        logit,
-        p: 0.0,
-    });
+    let data = logits.map(|logit| TokenData::new(0, logit));
     data.collect()
 }
 
