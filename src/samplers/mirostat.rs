@@ -32,13 +32,15 @@ const BESIDE: f32 = 0.15;
 /// The kept candidates count as most of an array if they are more than one in this many.
 const MOST_OF: usize = 4;
 
-/// The parts that both versions share: the feedback loop and the draw.
+/// The parts that both versions share: the feedback loop, the kept candidates and the draw.
 #[derive(Clone, Debug)]
 struct Feedback {
     tau: f32,
     eta: f32,
     mu: f32,
     rng: SeededMt19937,
+    order: Scratch<HostOrder>,
+    descending: Scratch<DescendingSum>,
     work: Scratch<Workspace>,
     kept: Scratch<Kept>,
     /// True after the first array. This affects only the speed.
@@ -52,6 +54,8 @@ impl Feedback {
             eta,
             mu: 2.0 * tau,
             rng: SeededMt19937::new(seed),
+            order: Scratch::default(),
+            descending: Scratch::default(),
             work: Scratch::default(),
             kept: Scratch::default(),
             began: false,
@@ -65,15 +69,9 @@ impl Feedback {
 
     /// Keeps the first `n` of the candidates ranked for the sum, with ties in the host's order.
     // In bounds: the ranking holds indices of candidates.
-    fn keep_first(
-        &mut self,
-        candidates: &mut Candidates<'_>,
-        descending: &mut DescendingSum,
-        order: &mut HostOrder,
-        n: usize,
-    ) {
-        let (logits, places, sorted) = descending.first_places(n);
-        order.settle(logits, logits.len(), places, sorted);
+    fn keep_first(&mut self, candidates: &mut Candidates<'_>, n: usize) {
+        let (logits, places, sorted) = self.descending.first_places(n);
+        self.order.settle(logits, logits.len(), places, sorted);
         let data = candidates.as_slice();
         self.kept.clear();
         self.kept.extend(places.iter().map(|&i| data[i as usize]));
@@ -81,22 +79,35 @@ impl Feedback {
         candidates.set_sorted(true);
     }
 
-    /// Keeps the first `n` candidates of a vocabulary's logits that were ranked for the sum, with
-    /// ties in the host's order.
+    /// Keeps the first candidates of a vocabulary's logits, with ties in the host's order. `rank`
+    /// ranks them, given the sum over all, and returns their number. Returns false if that is not
+    /// possible without sorting all of them.
     // In bounds: the ranking holds tokens of the vocabulary.
-    fn keep_first_of_whole(
+    fn keep_of_whole(
         &mut self,
-        whole: Whole<'_, '_>,
-        descending: &mut DescendingSum,
-        order: &mut HostOrder,
-        n: usize,
-    ) {
-        let (logits, places, sorted) = descending.first_places(n);
-        order.settle(logits, logits.len(), places, sorted);
+        mut whole: Whole<'_, '_>,
+        rank: impl FnOnce(&mut Self, f32) -> Option<usize>,
+    ) -> bool {
+        let Some((logits, max)) = whole.contiguous_numbers() else {
+            return false;
+        };
+        self.warm_up(logits.len());
+        let sum = self.descending.sum_of_logits(logits, max, BESIDE);
+        let Some(n) = self.usable(sum).and_then(|sum| rank(self, sum)) else {
+            return false;
+        };
+        let (logits, places, sorted) = self.descending.first_places(n);
+        self.order.settle(logits, logits.len(), places, sorted);
         let candidate = |&place: &u32| TokenData::new(place as Token, logits[place as usize]);
         self.kept.clear();
         self.kept.extend(places.iter().map(candidate));
         whole.keep(&self.kept, true);
+        true
+    }
+
+    /// Returns the sum if no exponential of the built-in overflows.
+    fn usable(&self, sum: Option<f32>) -> Option<f32> {
+        sum.filter(|_| !overflows(self.descending.column().max))
     }
 
     /// Computes the probabilities of the candidates that were kept, draws one, and corrects `mu` by
@@ -132,7 +143,7 @@ impl Feedback {
         to("draw", self.rng.stream.clone().uniform());
     }
 
-    scratch!(work, kept);
+    scratch!(order, descending, work, kept);
 
     fn reset(&mut self) {
         self.mu = 2.0 * self.tau;
@@ -173,8 +184,6 @@ pub struct Mirostat {
     n_vocab: i32,
     m: i32,
     feedback: Feedback,
-    order: Scratch<HostOrder>,
-    descending: Scratch<DescendingSum>,
 }
 
 impl Mirostat {
@@ -186,8 +195,6 @@ impl Mirostat {
             n_vocab,
             m,
             feedback: Feedback::new(seed, tau, eta),
-            order: Scratch::default(),
-            descending: Scratch::default(),
         }
     }
 
@@ -214,54 +221,47 @@ impl Mirostat {
         if self.feedback.begins() && is_easy(data) {
             return false;
         }
-        let sum = self.descending.sum(data, BESIDE);
-        let Some(kept) = self.rank_kept(sum, estimated) else {
+        let sum = self.feedback.descending.sum(data, BESIDE);
+        let sum = self.feedback.usable(sum);
+        let rank = |sum| self.feedback.rank_estimated(sum, estimated, self.n_vocab);
+        let Some(kept) = sum.and_then(rank) else {
             return false;
         };
-        self.feedback
-            .keep_first(candidates, &mut self.descending, &mut self.order, kept);
+        self.feedback.keep_first(candidates, kept);
         true
     }
 
     /// Cuts the candidates of a vocabulary's logits without sorting all of them. Returns false if
     /// that is not possible.
-    fn keep_of_whole(&mut self, mut whole: Whole<'_, '_>) -> bool {
+    fn keep_of_whole(&mut self, whole: Whole<'_, '_>) -> bool {
         let estimated = usize::try_from(self.m).unwrap_or(0);
         if estimated < 1 || estimated > whole.n_vocab() / 8 {
             return false;
         }
-        let Some((logits, max)) = whole.contiguous_numbers() else {
-            return false;
-        };
-        self.warm_up(logits.len());
-        let sum = self.descending.sum_of_logits(logits, max, BESIDE);
-        let Some(kept) = self.rank_kept(sum, estimated) else {
-            return false;
-        };
-        self.feedback
-            .keep_first_of_whole(whole, &mut self.descending, &mut self.order, kept);
-        true
+        self.feedback.keep_of_whole(whole, |feedback, sum| {
+            feedback.rank_estimated(sum, estimated, self.n_vocab)
+        })
     }
+}
 
+/// The cut of version 1.
+impl Feedback {
     /// Ranks the candidates to keep, given the sum over all and the number of candidates for the
     /// estimate. Returns their number; `None` if that is not possible.
-    fn rank_kept(&mut self, sum: Option<f32>, estimated: usize) -> Option<usize> {
-        let sum = sum.filter(|_| !overflows(self.descending.column().max))?;
+    fn rank_estimated(&mut self, sum: f32, estimated: usize, n_vocab: i32) -> Option<usize> {
         let ps = self.descending.probabilities(sum, estimated)?;
         let s = zipf_exponent(ps, estimated - 1);
-        let kept = self.kept(s);
+        let kept = self.expected(s, n_vocab);
         self.descending.rank_top(kept);
         Some(kept)
     }
 
-    /// Returns the number of candidates that keep the expected surprisal at `mu`.
-    fn kept(&self, s: f32) -> usize {
+    /// Returns the number of candidates that keep the expected surprisal at `mu`, where
+    /// probabilities fall with the exponent `s`.
+    fn expected(&self, s: f32, n_vocab: i32) -> usize {
         let epsilon = s - 1.0;
-        let numerator = epsilon * pow(2.0, self.feedback.mu);
-        let k = pow(
-            numerator / (1.0 - pow(self.n_vocab as f32, -epsilon)),
-            1.0 / s,
-        );
+        let numerator = epsilon * pow(2.0, self.mu);
+        let k = pow(numerator / (1.0 - pow(n_vocab as f32, -epsilon)), 1.0 / s);
         usize::try_from(as_int(k)).unwrap_or(0).max(1)
     }
 }
@@ -308,12 +308,12 @@ impl Sampler for Mirostat {
         }
         self.warm_up(candidates.len());
         if !self.keep_by_sum(candidates) {
-            candidates.sort(&mut self.order);
+            candidates.sort(&mut self.feedback.order);
             candidates.softmax(&mut self.feedback.work);
             // An `m` below 1 means all, as in the built-in's unsigned arithmetic.
             let pairs = usize::try_from(self.m.saturating_sub(1)).unwrap_or(usize::MAX);
             let s = zipf_exponent(self.feedback.work.values(), pairs);
-            candidates.truncate(self.kept(s));
+            candidates.truncate(self.feedback.expected(s, self.n_vocab));
         }
         self.feedback.select(candidates);
     }
@@ -334,15 +334,13 @@ impl Sampler for Mirostat {
         Some(self.feedback.rng.current_seed())
     }
 
-    scratch!(feedback, order, descending);
+    scratch!(feedback);
 }
 
 /// The sampler of mirostat version 2.
 #[derive(Clone, Debug)]
 pub struct MirostatV2 {
     feedback: Feedback,
-    order: Scratch<HostOrder>,
-    descending: Scratch<DescendingSum>,
     /// True if most of the last array was kept. It is a prediction for the next array, and affects
     /// only the speed.
     kept_most: bool,
@@ -354,8 +352,6 @@ impl MirostatV2 {
     pub fn new(seed: u32, tau: f32, eta: f32) -> Self {
         Self {
             feedback: Feedback::new(seed, tau, eta),
-            order: Scratch::default(),
-            descending: Scratch::default(),
             kept_most: false,
         }
     }
@@ -376,45 +372,38 @@ impl MirostatV2 {
             return false;
         }
         // At most 1 / p candidates have a probability of p or more.
-        let can_keep_most = self.least() * (data.len() as f32) < MOST_OF as f32;
+        let can_keep_most = self.feedback.least() * (data.len() as f32) < MOST_OF as f32;
         if self.feedback.begins() && (can_keep_most && is_easy(data) || has_few_values(data)) {
             return false;
         }
-        let sum = self.descending.sum(data, BESIDE);
-        let keeps_most = |sum| self.keeps_most(sum, data.len());
+        let sum = self.feedback.descending.sum(data, BESIDE);
+        let keeps_most = |sum| self.feedback.keeps_most(sum, data.len());
         if can_keep_most && is_replayed(data) && sum.is_some_and(keeps_most) {
             return false;
         }
-        let Some(kept) = self.rank_kept(sum) else {
+        let Some(sum) = self.feedback.usable(sum) else {
             return false;
         };
-        self.feedback
-            .keep_first(candidates, &mut self.descending, &mut self.order, kept);
+        let kept = self.feedback.rank_bounded(sum);
+        self.feedback.keep_first(candidates, kept);
         true
     }
 
     /// Cuts the candidates of a vocabulary's logits without sorting all of them. Returns false if
     /// that is not possible.
-    fn keep_of_whole(&mut self, mut whole: Whole<'_, '_>) -> bool {
-        if !self.feedback.mu.is_finite() {
-            return false;
-        }
-        let Some((logits, max)) = whole.contiguous_numbers() else {
-            return false;
-        };
-        self.warm_up(logits.len());
-        let sum = self.descending.sum_of_logits(logits, max, BESIDE);
-        let Some(kept) = self.rank_kept(sum) else {
-            return false;
-        };
-        self.feedback
-            .keep_first_of_whole(whole, &mut self.descending, &mut self.order, kept);
-        true
+    fn keep_of_whole(&mut self, whole: Whole<'_, '_>) -> bool {
+        self.feedback.mu.is_finite()
+            && self
+                .feedback
+                .keep_of_whole(whole, |feedback, sum| Some(feedback.rank_bounded(sum)))
     }
+}
 
+/// The cut of version 2.
+impl Feedback {
     /// Returns the smallest probability that is kept.
     fn least(&self) -> f32 {
-        pow(2.0, -self.feedback.mu)
+        pow(2.0, -self.mu)
     }
 
     /// True if more than a quarter of the `n` candidates are kept. If the host's sort is replayed
@@ -423,15 +412,13 @@ impl MirostatV2 {
         self.descending.count_at_least(sum, self.least()) > n / MOST_OF
     }
 
-    /// Ranks the candidates to keep, given the sum over all. Returns their number; `None` if that
-    /// is not possible.
-    fn rank_kept(&mut self, sum: Option<f32>) -> Option<usize> {
-        let sum = sum.filter(|_| !overflows(self.descending.column().max))?;
+    /// Ranks the candidates to keep, given the sum over all, and returns their number.
+    fn rank_bounded(&mut self, sum: f32) -> usize {
         let least = self.least();
         let ps = self.descending.ranked_at_least(sum, least);
         // Only ranked candidates are kept; if all of them are, the cut is after the last one.
         let ranked = ps.len();
-        Some(kept_up_to(ps, self.feedback.mu).unwrap_or(ranked))
+        kept_up_to(ps, self.mu).unwrap_or(ranked)
     }
 }
 
@@ -464,7 +451,7 @@ impl Sampler for MirostatV2 {
         }
         self.warm_up(candidates.len());
         if !self.keep_by_sum(candidates) {
-            candidates.sort(&mut self.order);
+            candidates.sort(&mut self.feedback.order);
             candidates.softmax(&mut self.feedback.work);
             match kept_up_to(self.feedback.work.values(), self.feedback.mu) {
                 Some(kept) => {
@@ -496,7 +483,7 @@ impl Sampler for MirostatV2 {
         Some(self.feedback.rng.current_seed())
     }
 
-    scratch!(feedback, order, descending);
+    scratch!(feedback);
 }
 
 #[cfg(test)]
