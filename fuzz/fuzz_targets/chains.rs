@@ -211,112 +211,57 @@ impl Spec {
     /// is defined.
     fn both(&self) -> Both {
         macro_rules! both {
-            ($name:literal, $ours:ident, $theirs:ident, $defined:expr, ($($argument:expr),*)) => {{
+            ($ours:ident, $theirs:ident, $defined:expr $(; $($argument:expr),*)?) => {{
+                let name = stringify!($ours).trim_start_matches("llama_sieve_init_");
                 // SAFETY: constructors without preconditions.
-                let theirs = $defined.then(|| unsafe { sys::$theirs($($argument),*) });
-                ($name, sieve::$ours($($argument),*), theirs)
+                let theirs = $defined.then(|| unsafe { sys::$theirs($($($argument),*)?) });
+                (name, sieve::$ours($($($argument),*)?), theirs)
             }};
         }
         let seed = |seed: u16| u32::from(seed);
         match *self {
-            Spec::Greedy => both!(
-                "greedy",
-                llama_sieve_init_greedy,
-                llama_sampler_init_greedy,
-                true,
-                ()
-            ),
-            Spec::Dist(s) => both!(
-                "dist",
-                llama_sieve_init_dist,
-                llama_sampler_init_dist,
-                true,
-                (seed(s))
-            ),
-            Spec::TopK(k) => both!(
-                "top_k",
-                llama_sieve_init_top_k,
-                llama_sampler_init_top_k,
-                true,
-                (k.0)
-            ),
+            Spec::Greedy => both!(llama_sieve_init_greedy, llama_sampler_init_greedy, true),
+            Spec::Dist(s) => both!(llama_sieve_init_dist, llama_sampler_init_dist, true; seed(s)),
+            Spec::TopK(k) => both!(llama_sieve_init_top_k, llama_sampler_init_top_k, true; k.0),
             Spec::TopP(p, keep) => both!(
-                "top_p",
-                llama_sieve_init_top_p,
-                llama_sampler_init_top_p,
-                tame(&[p.0]),
-                (p.0, keep.size())
+                llama_sieve_init_top_p, llama_sampler_init_top_p, tame(&[p.0]); p.0, keep.size()
             ),
             Spec::MinP(p, keep) => both!(
-                "min_p",
-                llama_sieve_init_min_p,
-                llama_sampler_init_min_p,
-                tame(&[p.0]),
-                (p.0, keep.size())
+                llama_sieve_init_min_p, llama_sampler_init_min_p, tame(&[p.0]); p.0, keep.size()
             ),
             Spec::Typical(p, keep) => both!(
-                "typical",
-                llama_sieve_init_typical,
-                llama_sampler_init_typical,
-                tame(&[p.0]),
-                (p.0, keep.size())
+                llama_sieve_init_typical, llama_sampler_init_typical, tame(&[p.0]); p.0, keep.size()
             ),
             Spec::Temp(t) => both!(
-                "temp",
-                llama_sieve_init_temp,
-                llama_sampler_init_temp,
-                tame(&[t.0]),
-                (t.0)
+                llama_sieve_init_temp, llama_sampler_init_temp, tame(&[t.0]); t.0
             ),
             Spec::TopNSigma(n) => both!(
-                "top_n_sigma",
-                llama_sieve_init_top_n_sigma,
-                llama_sampler_init_top_n_sigma,
-                tame(&[n.0]),
-                (n.0)
+                llama_sieve_init_top_n_sigma, llama_sampler_init_top_n_sigma, tame(&[n.0]); n.0
             ),
             Spec::TempExt(t, d, e) => both!(
-                "temp_ext",
-                llama_sieve_init_temp_ext,
-                llama_sampler_init_temp_ext,
-                tame(&[t.0, d.0, e.0]),
-                (t.0, d.0, e.0)
+                llama_sieve_init_temp_ext, llama_sampler_init_temp_ext,
+                tame(&[t.0, d.0, e.0]); t.0, d.0, e.0
             ),
             Spec::Xtc(p, t, keep, s) => both!(
-                "xtc",
-                llama_sieve_init_xtc,
-                llama_sampler_init_xtc,
-                tame(&[p.0, t.0]),
-                (p.0, t.0, keep.size(), seed(s))
+                llama_sieve_init_xtc, llama_sampler_init_xtc,
+                tame(&[p.0, t.0]); p.0, t.0, keep.size(), seed(s)
             ),
             Spec::Mirostat(n, s, tau, eta, m) => both!(
-                "mirostat",
-                llama_sieve_init_mirostat,
-                llama_sampler_init_mirostat,
                 // The built-in computes m - 1.
-                tame(&[tau.0, eta.0]) && m.0 > i32::MIN,
-                (n.0, seed(s), tau.0, eta.0, m.0)
+                llama_sieve_init_mirostat, llama_sampler_init_mirostat,
+                tame(&[tau.0, eta.0]) && m.0 > i32::MIN; n.0, seed(s), tau.0, eta.0, m.0
             ),
             Spec::MirostatV2(s, tau, eta) => both!(
-                "mirostat_v2",
-                llama_sieve_init_mirostat_v2,
-                llama_sampler_init_mirostat_v2,
-                tame(&[tau.0, eta.0]),
-                (seed(s), tau.0, eta.0)
+                llama_sieve_init_mirostat_v2, llama_sampler_init_mirostat_v2,
+                tame(&[tau.0, eta.0]); seed(s), tau.0, eta.0
             ),
             Spec::Penalties(n, last, r, f, p) => both!(
-                "penalties",
-                llama_sieve_init_penalties,
-                llama_sampler_init_penalties,
-                tame(&[r.0, f.0, p.0]) && last.0 <= LONGEST_WINDOW,
-                (n.0, last.0, r.0, f.0, p.0)
+                llama_sieve_init_penalties, llama_sampler_init_penalties,
+                tame(&[r.0, f.0, p.0]) && last.0 <= LONGEST_WINDOW; n.0, last.0, r.0, f.0, p.0
             ),
             Spec::AdaptiveP(t, d, s) => both!(
-                "adaptive_p",
-                llama_sieve_init_adaptive_p,
-                llama_sampler_init_adaptive_p,
-                tame(&[t.0, d.0]),
-                (t.0, d.0, seed(s))
+                llama_sieve_init_adaptive_p, llama_sampler_init_adaptive_p,
+                tame(&[t.0, d.0]); t.0, d.0, seed(s)
             ),
             Spec::TailFree(z, keep) => (
                 "tail_free",
