@@ -16,7 +16,7 @@ use crate::chain::ChainError;
 use crate::errors::{
     LLAMA_SIEVE_ERROR_INTERNAL, LLAMA_SIEVE_ERROR_INVALID, LLAMA_SIEVE_ERROR_NO_CANDIDATE,
     LLAMA_SIEVE_ERROR_NO_HOST, LLAMA_SIEVE_ERROR_NULL, LLAMA_SIEVE_ERROR_PARAMS,
-    LLAMA_SIEVE_ERROR_SIZE,
+    LLAMA_SIEVE_ERROR_SIZE, LLAMA_SIEVE_OK,
 };
 use crate::ffi::guard::guard;
 use crate::last_error;
@@ -194,17 +194,39 @@ pub unsafe fn struct_size<T>(
     Err(Failure::new(LLAMA_SIEVE_ERROR_PARAMS, text))
 }
 
-/// Runs `body` inside the guard. Returns its result, or the negative error code of its failure.
-pub fn answer(call: &str, body: impl FnOnce() -> Result<c_int, Failure>) -> c_int {
+/// The result of a call that returns an error number in case of failure.
+pub trait Answer {
+    /// Returns the number that the caller gets.
+    fn number(self) -> c_int;
+}
+
+impl Answer for c_int {
+    fn number(self) -> c_int {
+        self
+    }
+}
+
+impl Answer for () {
+    fn number(self) -> c_int {
+        LLAMA_SIEVE_OK
+    }
+}
+
+/// Runs `body` inside the guard. Returns its result, LLAMA_SIEVE_OK if that is `()`, or the negative
+/// error code of its failure.
+pub fn answer<T: Answer>(call: &str, body: impl FnOnce() -> Result<T, Failure>) -> c_int {
     guard(
         call,
         || LLAMA_SIEVE_ERROR_INTERNAL,
         || {
             last_error::clear();
-            body().unwrap_or_else(|failure| {
-                failure.keep(&call);
-                failure.code
-            })
+            body().map_or_else(
+                |failure| {
+                    failure.keep(&call);
+                    failure.code
+                },
+                T::number,
+            )
         },
     )
 }

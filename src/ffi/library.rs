@@ -234,7 +234,6 @@ pub unsafe extern "C" fn llama_sieve_bind_host(dl_handle: *mut c_void) -> c_int 
             return Err(Failure::new(LLAMA_SIEVE_ERROR_NULL, text));
         };
         // SAFETY: the caller guarantees the handle.
-        unsafe { Host::bind(handle) }.map_err(Failure::no_host)?;
-        Ok(LLAMA_SIEVE_OK)
+        unsafe { Host::bind(handle) }.map_err(Failure::no_host)
     })
 }

@@ -3,7 +3,7 @@
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::Arc;
 
-use crate::errors::{LLAMA_SIEVE_ERROR_PARAMS, LLAMA_SIEVE_OK};
+use crate::errors::LLAMA_SIEVE_ERROR_PARAMS;
 use crate::ffi::failure::{Failure, answer};
 use crate::trace::{self, Options};
 
@@ -49,7 +49,7 @@ pub unsafe extern "C" fn llama_sieve_trace(
         };
         let Some(callback) = callback else {
             trace::stop();
-            return Ok(LLAMA_SIEVE_OK);
+            return Ok(());
         };
         let user = User(user);
         let function = Arc::new(move |line: &[u8]| {
@@ -58,8 +58,7 @@ pub unsafe extern "C" fn llama_sieve_trace(
             // SAFETY: the caller of llama_sieve_trace guarantees the callback.
             unsafe { callback(text.as_ptr().cast(), text.len(), user.0) }
         });
-        trace::to_function(function, options).map_err(unfit)?;
-        Ok(LLAMA_SIEVE_OK)
+        trace::to_function(function, options).map_err(unfit)
     })
 }
 

@@ -131,7 +131,7 @@ fn every_extern_c_function_runs_inside_the_guard() {
         assert!(body.trim_start().starts_with("settled(made("), "{helper}");
     }
     let source = read(&root().join("src/ffi/failure.rs"));
-    for helper in ["fn answer(", "fn made<", "fn value<"] {
+    for helper in ["fn answer<", "fn made<", "fn value<"] {
         let body = source.split(helper).nth(1).expect("the helper exists");
         let body = body.split(" {\n").nth(1).expect("it has a body");
         assert!(body.trim_start().starts_with("guard("), "{helper}");

@@ -95,7 +95,7 @@ unsafe fn certified(call: &str, sampler_name: *const c_char, build: Option<u32>)
         trials = Some(Trials::new(&name, &host, || {
             Build::of(&host, named().or(build))
         })?);
-        Ok(LLAMA_SIEVE_OK)
+        Ok(())
     });
     let Some(mut trials) = trials.filter(|_| prepared == LLAMA_SIEVE_OK) else {
         return prepared;
@@ -105,7 +105,7 @@ unsafe fn certified(call: &str, sampler_name: *const c_char, build: Option<u32>)
     }
     // SAFETY: the host that was found is loaded.
     let verdict = unsafe { trials.run() };
-    answer(call, || verdict.map(|()| LLAMA_SIEVE_OK))
+    answer(call, || verdict)
 }
 
 fn no_host<T>(found: Result<T, String>) -> Result<T, Failure> {

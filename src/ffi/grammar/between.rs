@@ -2,7 +2,7 @@
 
 use std::ffi::{c_char, c_int};
 
-use crate::errors::{LLAMA_SIEVE_ERROR_SIZE, LLAMA_SIEVE_OK};
+use crate::errors::LLAMA_SIEVE_ERROR_SIZE;
 use crate::ffi::failure::{Failure, answer, value};
 use crate::ffi::given::{Argument, argument};
 use crate::ffi::grammar::slot_of;
@@ -43,17 +43,13 @@ pub unsafe extern "C" fn llama_sieve_grammar_rollback(
     answer("llama_sieve_grammar_rollback", || {
         // SAFETY: the caller guarantees the sampler.
         let done = unsafe { slot_of(smpl) }?.rollback(n_tokens);
-        match done {
-            Ok(()) => Ok(LLAMA_SIEVE_OK),
-            Err(TooFar(most)) => {
-                let text = format!(
-                    "n_tokens is {n_tokens}; only {most} can be taken back of those accepted since \
-                     the sampler was made, reset or cloned (at most \
-                     LLAMA_SIEVE_GRAMMAR_MAX_ROLLBACK)"
-                );
-                Err(Failure::new(LLAMA_SIEVE_ERROR_SIZE, text))
-            }
-        }
+        done.map_err(|TooFar(most)| {
+            let text = format!(
+                "n_tokens is {n_tokens}; only {most} can be taken back of those accepted since the \
+                 sampler was made, reset or cloned (at most LLAMA_SIEVE_GRAMMAR_MAX_ROLLBACK)"
+            );
+            Failure::new(LLAMA_SIEVE_ERROR_SIZE, text)
+        })
     })
 }
 

@@ -2,7 +2,6 @@
 
 use std::ffi::c_int;
 
-use crate::errors::LLAMA_SIEVE_OK;
 use crate::ffi::failure::{Failure, answer};
 use crate::ffi::given::{LLAMA_SIEVE_MAX_BATCH, argument};
 use crate::ffi::guard::{Payload, attempt, guard, report};
@@ -43,7 +42,7 @@ pub unsafe extern "C" fn llama_sieve_sample_batch(
 ) -> c_int {
     answer("llama_sieve_sample_batch", || {
         if n == 0 {
-            return Ok(LLAMA_SIEVE_OK);
+            return Ok(());
         }
         // SAFETY: the caller guarantees arrays of `n` elements.
         let (sieves, logits, out) = unsafe {
@@ -87,7 +86,7 @@ unsafe fn sample_batch(
     n_vocab: i32,
     out: &mut [Token],
     threads: usize,
-) -> Result<c_int, Failure> {
+) -> Result<(), Failure> {
     // All sieves are locked before the first one runs, so that errors of the call are found before
     // anything changes.
     let mut states = Vec::new();
@@ -128,8 +127,5 @@ unsafe fn sample_batch(
             code
         });
     }
-    match first {
-        Some(failure) => Err(failure),
-        None => Ok(LLAMA_SIEVE_OK),
-    }
+    first.map_or(Ok(()), Err)
 }

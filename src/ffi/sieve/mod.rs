@@ -17,9 +17,7 @@ use std::ffi::c_int;
 use half::slice::HalfBitsSliceExt;
 use half::{bf16, f16};
 
-use crate::errors::{
-    LLAMA_SIEVE_ERROR_BUSY, LLAMA_SIEVE_ERROR_INVALID, LLAMA_SIEVE_ERROR_SIZE, LLAMA_SIEVE_OK,
-};
+use crate::errors::{LLAMA_SIEVE_ERROR_BUSY, LLAMA_SIEVE_ERROR_INVALID, LLAMA_SIEVE_ERROR_SIZE};
 use crate::ffi::failure::{Failure, answer, made, value};
 use crate::ffi::given::vocabulary_of;
 use crate::ffi::guard::guard;
@@ -159,10 +157,7 @@ pub unsafe extern "C" fn llama_sieve_set_params(
         // SAFETY: the caller guarantees sieve and parameters.
         unsafe {
             let params = params_of(params)?;
-            with(sieve, |sieve| {
-                sieve.set_params(&params)?;
-                Ok(LLAMA_SIEVE_OK)
-            })
+            with(sieve, |sieve| Ok(sieve.set_params(&params)?))
         }
     })
 }
@@ -191,12 +186,8 @@ pub unsafe extern "C" fn llama_sieve_reserve(sieve: *mut Handle, n_vocab: i32) -
             );
             return Err(Failure::new(LLAMA_SIEVE_ERROR_SIZE, text));
         }
-        let reserve = |sieve: &mut Sieve| {
-            sieve.reserve(n)?;
-            Ok(LLAMA_SIEVE_OK)
-        };
         // SAFETY: the caller guarantees the sieve.
-        unsafe { with(sieve, reserve) }
+        unsafe { with(sieve, |sieve| Ok(sieve.reserve(n)?)) }
     })
 }
 

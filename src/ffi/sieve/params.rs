@@ -2,7 +2,7 @@
 
 use std::ffi::c_int;
 
-use crate::errors::{LLAMA_SIEVE_ERROR_PARAMS, LLAMA_SIEVE_OK};
+use crate::errors::LLAMA_SIEVE_ERROR_PARAMS;
 use crate::ffi::failure::{Failure, answer, struct_size};
 use crate::ffi::given::argument;
 use crate::ffi::host::llama_h::llama_logit_bias;
@@ -197,7 +197,7 @@ pub unsafe extern "C" fn llama_sieve_get_params(
         }
         // SAFETY: the size is that of the whole struct.
         unsafe { out.write(shown) };
-        Ok(LLAMA_SIEVE_OK)
+        Ok(())
     })
 }
 

@@ -3,7 +3,6 @@
 use std::ffi::c_int;
 use std::mem::offset_of;
 
-use crate::errors::LLAMA_SIEVE_OK;
 use crate::ffi::failure::{answer, struct_size};
 use crate::ffi::given::argument;
 use crate::sieve::{Sieve, Stats};
@@ -100,7 +99,7 @@ pub unsafe extern "C" fn llama_sieve_measure(sieve: *mut Handle, measured: bool)
     answer("llama_sieve_measure", || {
         let measure = |sieve: &mut Sieve| {
             sieve.measure(measured);
-            Ok(LLAMA_SIEVE_OK)
+            Ok(())
         };
         // SAFETY: the caller guarantees the sieve.
         unsafe { with(sieve, measure) }
@@ -130,7 +129,7 @@ pub unsafe extern "C" fn llama_sieve_last_stats(
         // SAFETY: the caller guarantees that many bytes, which are not more than this struct has;
         // its members are plain numbers.
         unsafe { std::ptr::copy_nonoverlapping((&raw const stats).cast::<u8>(), out.cast(), size) };
-        Ok(LLAMA_SIEVE_OK)
+        Ok(())
     })
 }
 

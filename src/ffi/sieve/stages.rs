@@ -183,12 +183,7 @@ pub unsafe extern "C" fn llama_sieve_set_stages(
             false => Some(unsafe { stages_of(stages) }?),
         };
         // SAFETY: the caller guarantees the sieve.
-        unsafe {
-            with(sieve, |sieve| {
-                sieve.set_stages(stages.as_deref())?;
-                Ok(LLAMA_SIEVE_OK)
-            })
-        }
+        unsafe { with(sieve, |sieve| Ok(sieve.set_stages(stages.as_deref())?)) }
     })
 }
 
@@ -332,12 +327,7 @@ pub unsafe extern "C" fn llama_sieve_set_sampler(
             return Err(Failure::new(LLAMA_SIEVE_ERROR_PARAMS, text));
         };
         // SAFETY: the caller guarantees the sieve.
-        unsafe {
-            with(sieve, |sieve| {
-                sieve.set_member(place, member)?;
-                Ok(LLAMA_SIEVE_OK)
-            })
-        }
+        unsafe { with(sieve, |sieve| Ok(sieve.set_member(place, member)?)) }
     })
 }
 

@@ -2,7 +2,7 @@
 
 use std::ffi::c_int;
 
-use crate::errors::{LLAMA_SIEVE_ERROR_STATE, LLAMA_SIEVE_OK};
+use crate::errors::LLAMA_SIEVE_ERROR_STATE;
 use crate::ffi::failure::{Failure, answer, value};
 use crate::ffi::given::{Argument, argument};
 use crate::sieve::Sieve;
@@ -69,8 +69,7 @@ pub unsafe extern "C" fn llama_sieve_state_save(
                     return Err(Failure::new(LLAMA_SIEVE_ERROR_STATE, text));
                 }
             };
-            sieve.save(bytes)?;
-            Ok(LLAMA_SIEVE_OK)
+            Ok(sieve.save(bytes)?)
         };
         // SAFETY: the caller guarantees the sieve.
         unsafe { look(sieve, save) }
@@ -141,7 +140,7 @@ unsafe fn load(
     bytes: *const u8,
     size: usize,
     options: c_int,
-) -> Result<c_int, Failure> {
+) -> Result<(), Failure> {
     let with_params = match options {
         0 => false,
         LLAMA_SIEVE_STATE_PARAMS => true,
@@ -156,12 +155,9 @@ unsafe fn load(
     }
     // SAFETY: the caller guarantees the bytes.
     let bytes = unsafe { STATE.slice(bytes, size) }?;
-    let load = |sieve: &mut Sieve| {
-        match with_params {
-            true => sieve.load_with_params(bytes)?,
-            false => sieve.load(bytes)?,
-        }
-        Ok(LLAMA_SIEVE_OK)
+    let load = |sieve: &mut Sieve| match with_params {
+        true => Ok(sieve.load_with_params(bytes)?),
+        false => Ok(sieve.load(bytes)?),
     };
     // SAFETY: the caller guarantees the sieve.
     unsafe { with(sieve, load) }

@@ -82,8 +82,7 @@ pub unsafe extern "C" fn eliza_inference_bind_token_trie(
 ) -> c_int {
     answer("eliza_inference_bind_token_trie", || {
         // SAFETY: the caller guarantees the sampler.
-        unsafe { bind(handle, slot) }?;
-        Ok(LLAMA_SIEVE_OK)
+        unsafe { bind(handle, slot) }
     })
 }
 
@@ -112,13 +111,13 @@ pub unsafe extern "C" fn eliza_inference_set_token_trie(
 pub extern "C" fn eliza_inference_clear_token_trie(handle: *mut c_void) {
     aloud("eliza_inference_clear_token_trie", || {
         bound(handle)?.clear();
-        Ok(LLAMA_SIEVE_OK)
+        Ok(())
     })
 }
 
 /// Runs `body`, and logs its error. It is for functions that return nothing, since their callers
 /// may not read the last error.
-fn aloud(call: &str, body: impl FnOnce() -> Result<c_int, Failure>) {
+fn aloud(call: &str, body: impl FnOnce() -> Result<(), Failure>) {
     let number = answer(call, body);
     // A panic was logged by the guard that caught it.
     if number != LLAMA_SIEVE_OK && number != LLAMA_SIEVE_ERROR_INTERNAL {

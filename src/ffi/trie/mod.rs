@@ -8,7 +8,7 @@ use std::ffi::{CStr, c_char, c_int};
 use std::ptr::null;
 use std::sync::Arc;
 
-use crate::errors::{LLAMA_SIEVE_ERROR_INVALID, LLAMA_SIEVE_ERROR_NOT_FOUND, LLAMA_SIEVE_OK};
+use crate::errors::{LLAMA_SIEVE_ERROR_INVALID, LLAMA_SIEVE_ERROR_NOT_FOUND};
 use crate::ffi::failure::{Failure, answer, made, struct_size, usable, value};
 use crate::ffi::given::{Argument, argument, c_bytes_within};
 use crate::ffi::host::llama_h::llama_sampler;
@@ -199,8 +199,7 @@ pub unsafe extern "C" fn llama_sieve_trie_activate(
         // SAFETY: not NULL, and the caller guarantees the string.
         let path = unsafe { CStr::from_ptr(path) }.to_string_lossy();
         slot.activate(&path)
-            .map_err(|text| Failure::new(LLAMA_SIEVE_ERROR_NOT_FOUND, text))?;
-        Ok(LLAMA_SIEVE_OK)
+            .map_err(|text| Failure::new(LLAMA_SIEVE_ERROR_NOT_FOUND, text))
     })
 }
 
@@ -349,7 +348,7 @@ pub unsafe extern "C" fn llama_sieve_trie_get_stats(out: *mut llama_sieve_trie_s
         };
         // SAFETY: the size is that of the whole struct.
         unsafe { out.write(stats) };
-        Ok(LLAMA_SIEVE_OK)
+        Ok(())
     })
 }
 
@@ -394,11 +393,11 @@ pub(in crate::ffi) unsafe fn bytes<'a>(
 }
 
 /// Sets the constraint of a slot. On error nothing changes.
-pub(in crate::ffi) fn set(slot: &Slot, json: &[u8], mode: c_int) -> Result<c_int, Failure> {
+pub(in crate::ffi) fn set(slot: &Slot, json: &[u8], mode: c_int) -> Result<(), Failure> {
     let mode = Mode::from_number(mode)?;
     let trie: Arc<Trie> = cache::trie_of(json, slot.n_vocab())?;
     slot.set(trie, mode);
-    Ok(LLAMA_SIEVE_OK)
+    Ok(())
 }
 
 /// Returns the slot of a token trie sampler, or an error for any other sampler.
