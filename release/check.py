@@ -13,7 +13,7 @@ import sys
 import tarfile
 import zipfile
 from pathlib import Path
-from typing import Dict, Iterator, List, Optional, Set, Tuple
+from typing import Dict, Iterator, List, Optional, Sequence, Set, Tuple
 
 import again
 import archive
@@ -467,10 +467,7 @@ class Installation:
         for compiler in ("cc", "gcc", "cargo", "rustc"):
             if shutil.which(compiler, path=self._search()) is not None:
                 fail(f"{self._search()} has {compiler}, but should have no compiler")
-        made = subprocess.run(whole, env=environment, stdout=-1, stderr=-2, check=False)
-        if made.returncode != 0:
-            fail(f"failed: {command}\n{made.stdout.decode()}")
-        return made.stdout.decode()
+        return told(whole, environment)
 
     def _search(self) -> str:
         if self._debian:
@@ -611,7 +608,8 @@ class Elsewhere:
         (database / "arch").write_text(f"amd64\n{self._target.debian}\n")
         (self._folder / "unpacked").rename(self._folder / "elsewhere")
         minimal = self._folder / "minimal"
-        if self._run([minimal]).returncode == 0:
+        words = [str(word) for word in self._words([minimal])]
+        if subprocess.run(words, capture_output=True, check=False).returncode == 0:
             fail(f"{minimal} finds the library before it is installed")
         # The packages' dependencies are present, but unknown to dpkg.
         dpkg = ["dpkg", f"--root={root}", "--force-depends", "--log=/dev/null"]
@@ -621,30 +619,23 @@ class Elsewhere:
         said([*dpkg, "-P", *(package.name.split("_")[0] for package in packages)])
 
     def _said(self, command: List[object], **variables: object) -> str:
-        """Runs a program there, and returns its output. Exits if it fails."""
-        made = self._run(command, **variables)
-        if made.returncode != 0:
-            fail(f"failed: {' '.join(map(str, command))}\n{made.stdout.decode()}")
-        return made.stdout.decode()
+        """Runs a program there with these variables. Returns its output, and exits if it fails."""
+        return told(self._words(command, **variables))
 
-    def _run(
-        self, command: List[object], **variables: object
-    ) -> subprocess.CompletedProcess[bytes]:
-        """Runs a program there with these variables, which do not apply to the emulator."""
+    def _words(self, command: List[object], **variables: object) -> List[object]:
+        """Returns the command that runs a program there. The variables do not apply to the
+        emulator."""
         machine = self._target.machine
         given = [f"{name}={value}" for name, value in variables.items()]
         folder = musl.libraries(machine) if self._target.is_musl else foreign.root(machine)
         if self._target.is_musl:
             given.append(f"LD_LIBRARY_PATH={folder}/lib")
         if machine == "x86_64":
-            words = ["env", *given, musl.loader(folder, machine), *command]
-        else:
-            if shutil.which("qemu-aarch64") is None:
-                run([ROOT / "ci" / "packages", "qemu-user"])
-            words = ["qemu-aarch64", "-L", folder]
-            words += [word for variable in given for word in ("-E", variable)]
-            words += command
-        return subprocess.run(list(map(str, words)), stdout=-1, stderr=-2, check=False)
+            return ["env", *given, musl.loader(folder, machine), *command]
+        if shutil.which("qemu-aarch64") is None:
+            run([ROOT / "ci" / "packages", "qemu-user"])
+        options = [word for variable in given for word in ("-E", variable)]
+        return ["qemu-aarch64", "-L", folder, *options, *command]
 
 
 class Windows:
@@ -682,11 +673,16 @@ class Windows:
         print(f"{self._target.triple}: the library of wheel and npm package, in Wine")
 
     def _said(self, *command: object) -> str:
-        words = [str(word) for word in [*self._wine, *command]]
-        made = subprocess.run(words, stdout=-1, stderr=-2, check=False)
-        if made.returncode != 0:
-            fail(f"failed: {' '.join(words)}\n{made.stdout.decode()}")
-        return made.stdout.decode().replace("\r\n", "\n")
+        return told([*self._wine, *command]).replace("\r\n", "\n")
+
+
+def told(command: Sequence[object], environment: Optional[Dict[str, str]] = None) -> str:
+    """Returns what a command prints, errors included. Exits with that if it fails."""
+    words = [str(word) for word in command]
+    made = subprocess.run(words, env=environment, stdout=-1, stderr=-2, check=False)
+    if made.returncode != 0:
+        fail(f"failed: {' '.join(words)}\n{made.stdout.decode()}")
+    return made.stdout.decode()
 
 
 def compile_minimal(compiler: List[object], unpacked: Path) -> None:
