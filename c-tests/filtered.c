@@ -3,16 +3,11 @@
  * argument is a model. */
 #include "check.h"
 #include "filter.h"
+#include "vocabulary.h"
 
 #include "llama_sieve.h"
 
 static const struct llama_vocab * vocab;
-
-static void ignore_log(enum ggml_log_level level, const char * text, void * user) {
-    (void) level;
-    (void) text;
-    (void) user;
-}
 
 /* Samples two tokens with a chain of `sampler` and a draw with its own seed. */
 static void sample(const char * name, struct llama_sampler * sampler) {
@@ -82,11 +77,8 @@ static void sample_others(void) {
 
 int main(int argc, char ** argv) {
     CHECK(argc == 2);
-    llama_log_set(ignore_log, NULL);
     llama_backend_init();
-    struct llama_model_params params = llama_model_default_params();
-    params.vocab_only                = true;
-    struct llama_model * model       = llama_model_load_from_file(argv[1], params);
+    struct llama_model * model = load_vocabulary(argv[1]);
     CHECK(model != NULL);
     vocab = llama_model_get_vocab(model);
     end_at_other_system_calls();

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "load.h"
+#include "vocabulary.h"
 
 enum { N_CHILDREN = 5 };
 
@@ -77,9 +78,7 @@ int main(int argc, char ** argv) {
     if (!is_before) {
         CHECK(pthread_atfork(prepare, in_parent, in_child) == 0);
     }
-    struct llama_model_params of_model = llama_model_default_params();
-    of_model.vocab_only = true;
-    struct llama_model * model = llama_model_load_from_file(argv[1], of_model);
+    struct llama_model * model = load_vocabulary(argv[1]);
     CHECK(model != NULL);
     vocab = llama_model_get_vocab(model);
     make_a_grammar();

@@ -7,6 +7,8 @@
 #include <unistd.h>
 
 #include "check.h"
+#include "messages.h"
+#include "vocabulary.h"
 
 #include "llama_sieve.h"
 
@@ -62,15 +64,9 @@ static void set_a_trie(uint32_t number) {
     sample_with(llama_sieve_init_trie_strings(vocab, names, 2, LLAMA_SIEVE_TRIE_SAMPLED));
 }
 
-static void ignore(int level, const char * text, void * user) {
-    (void) level;
-    (void) text;
-    (void) user;
-}
-
 static void log_a_warning(uint32_t number) {
     if (number % 5 == 0) {
-        llama_sieve_log_set(ignore, NULL);
+        llama_sieve_log_set(ignore_message, NULL);
     }
     CHECK(llama_sieve_init_grammar(vocab, "root ::= (", "root") == NULL);
 }
@@ -115,9 +111,7 @@ static void fork_beside(void (*const * call)(uint32_t)) {
 }
 
 int main(int argc, char ** argv) {
-    struct llama_model_params of_model = llama_model_default_params();
-    of_model.vocab_only = true;
-    struct llama_model * model = argc == 2 ? llama_model_load_from_file(argv[1], of_model) : NULL;
+    struct llama_model * model = argc == 2 ? load_vocabulary(argv[1]) : NULL;
     CHECK(model != NULL);
     vocab = llama_model_get_vocab(model);
     n_vocab = llama_vocab_n_tokens(vocab);
@@ -128,7 +122,7 @@ int main(int argc, char ** argv) {
         made[i] = (float) (i % 97);
     }
     logits = made;
-    llama_sieve_log_set(ignore, NULL);
+    llama_sieve_log_set(ignore_message, NULL);
     for (int one = 0; one < N_ALL; one++) {
         fork_beside(&all[one]);
     }

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "check.h"
+#include "vocabulary.h"
 
 #ifdef BUILT_IN
 #define INIT_GRAMMAR llama_sampler_init_grammar
@@ -86,9 +87,7 @@ int main(int argc, char ** argv) {
     register_handlers();
 #endif
     alarm(600);
-    struct llama_model_params of_model = llama_model_default_params();
-    of_model.vocab_only = true;
-    struct llama_model * model = argc == 2 ? llama_model_load_from_file(argv[1], of_model) : NULL;
+    struct llama_model * model = argc == 2 ? load_vocabulary(argv[1]) : NULL;
     CHECK(model != NULL);
     vocab = llama_model_get_vocab(model);
     pthread_t thread;

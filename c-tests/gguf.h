@@ -6,7 +6,7 @@
 #include <fstream>
 #include <string>
 
-#include "llama.h"
+#include "vocabulary.h"
 
 enum : uint32_t { INT32 = 5, FLOAT32 = 6, STRING = 8, ARRAY = 9 };
 
@@ -39,13 +39,5 @@ struct Gguf {
         return out.good();
     }
 };
-
-// Loads the model of such a file, without llama.cpp's messages.
-inline llama_model * load_vocabulary(const char * path) {
-    llama_log_set([](ggml_log_level, const char *, void *) {}, nullptr);
-    llama_model_params params = llama_model_default_params();
-    params.vocab_only         = true;
-    return llama_model_load_from_file(path, params);
-}
 
 #endif

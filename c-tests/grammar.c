@@ -8,6 +8,7 @@
 #include "messages.h"
 
 #include "check.h"
+#include "vocabulary.h"
 
 /* The constructor with words is deprecated, and still called. */
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
@@ -15,12 +16,6 @@
 static const char * const TEXT = "root ::= [a-z]* \"}\"";
 static const struct llama_vocab * vocab;
 static int n_tokens;
-
-static void say_nothing(enum ggml_log_level level, const char * text, void * user) {
-    (void) level;
-    (void) text;
-    (void) user;
-}
 
 static void count(int level, const char * text, void * user) {
     (void) text;
@@ -300,10 +295,7 @@ static void patterns_choices_and_tags(void) {
 
 int main(int argc, char ** argv) {
     CHECK(argc == 2);
-    llama_log_set(say_nothing, NULL);
-    struct llama_model_params params = llama_model_default_params();
-    params.vocab_only = true;
-    struct llama_model * model = llama_model_load_from_file(argv[1], params);
+    struct llama_model * model = load_vocabulary(argv[1]);
     CHECK(model != NULL);
     vocab = llama_model_get_vocab(model);
     n_tokens = llama_vocab_n_tokens(vocab);

@@ -6,6 +6,7 @@
 #include <ucontext.h>
 
 #include "check.h"
+#include "messages.h"
 
 #include "llama_sieve.h"
 
@@ -116,16 +117,10 @@ static void fill(int shape) {
     }
 }
 
-static void say_nothing(int level, const char * text, void * user) {
-    (void) level;
-    (void) text;
-    (void) user;
-}
-
 int main(void) {
     data   = check_malloc(N * sizeof(*data));
     logits = check_malloc(N * sizeof(*logits));
-    llama_sieve_log_set(say_nothing, NULL);
+    llama_sieve_log_set(ignore_message, NULL);
     for (int shape = 0; shape < 3; shape++) {
         check_subject = "drop-ins";
         for (kind = 0; kind < N_KINDS; kind++) {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "../filter.h"
-#include "llama.h"
+#include "../vocabulary.h"
 
 namespace {
 
@@ -44,11 +44,8 @@ int main(int argc, char ** argv) {
     if (argc != 2) {
         fail("usage: filtered MODEL");
     }
-    llama_log_set([](ggml_log_level, const char *, void *) {}, nullptr);
     llama_backend_init();
-    llama_model_params params = llama_model_default_params();
-    params.vocab_only = true;
-    llama_model * model = llama_model_load_from_file(argv[1], params);
+    llama_model * model = load_vocabulary(argv[1]);
     if (model == nullptr) {
         fail("the model cannot be loaded");
     }

@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "llama.h"
+#include "../vocabulary.h"
 
 #include "lists.h"
 
@@ -91,10 +91,7 @@ int main(int argc, char ** argv) {
     if (argc < 3) {
         fail("usage: other_lists MODEL SETTING...");
     }
-    llama_log_set([](ggml_log_level, const char *, void *) {}, nullptr);
-    llama_model_params params = llama_model_default_params();
-    params.vocab_only         = true;
-    llama_model * model       = llama_model_load_from_file(argv[1], params);
+    llama_model * model = load_vocabulary(argv[1]);
     if (model == nullptr) {
         fail("the model cannot be loaded");
     }

@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include "llama.h"
+#include "../vocabulary.h"
 
 namespace {
 
@@ -182,11 +182,8 @@ int main(int argc, char ** argv) {
         std::fprintf(stderr, "usage: readings MODEL [N_THREADS]\n");
         return 1;
     }
-    llama_log_set([](ggml_log_level, const char *, void *) {}, nullptr);
     llama_backend_init();
-    llama_model_params params = llama_model_default_params();
-    params.vocab_only         = true;
-    llama_model * model       = llama_model_load_from_file(argv[1], params);
+    llama_model * model = load_vocabulary(argv[1]);
     if (model == nullptr) {
         std::fprintf(stderr, "readings: the model cannot be loaded\n");
         return 1;

@@ -9,6 +9,7 @@
 #include "../messages.h"
 
 #include "../check.h"
+#include "../vocabulary.h"
 
 /* Two constraints without a common token, and one that is a sequence of three. */
 static const char LOW[] = "{\"descriptors\": [{\"path\": \"a\", \"leaves\": [{\"name\": \"ten\", "
@@ -33,12 +34,6 @@ static void count_errors(int level, const char * text, void * user) {
     if (level == LLAMA_SIEVE_LOG_ERROR) {
         atomic_fetch_add(&n_errors_logged, 1);
     }
-}
-
-static void say_nothing(enum ggml_log_level level, const char * text, void * user) {
-    (void) level;
-    (void) text;
-    (void) user;
 }
 
 static void set(void * to, const char * json, int mode) {
@@ -270,7 +265,7 @@ static void set_while_another_thread_frees(void) {
 
 int main(void) {
     llama_sieve_log_set(count_errors, NULL);
-    llama_log_set(say_nothing, NULL);
+    llama_log_set(ignore_log, NULL);
     wrong_handles_are_answered();
     only_token_tries_are_bound();
     a_bound_slot_is_set_and_cleared();

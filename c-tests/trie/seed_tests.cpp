@@ -8,7 +8,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "llama.h"
+#include "../vocabulary.h"
 #include "llama_sieve.h"
 
 static int failures = 0;
@@ -114,10 +114,7 @@ static void TrieWalking() {
 }
 
 int main(int argc, char ** argv) {
-    llama_log_set([](ggml_log_level, const char *, void *) {}, nullptr);
-    llama_model_params params = llama_model_default_params();
-    params.vocab_only = true;
-    llama_model * model = argc == 2 ? llama_model_load_from_file(argv[1], params) : nullptr;
+    llama_model * model = argc == 2 ? load_vocabulary(argv[1]) : nullptr;
     if (model == nullptr) {
         std::fprintf(stderr, "needs one argument, the path of a model\n");
         return EXIT_FAILURE;

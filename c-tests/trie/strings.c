@@ -2,6 +2,7 @@
  * arguments are errors. The first argument is a model. */
 #include "../check.h"
 #include "../messages.h"
+#include "../vocabulary.h"
 
 #include "llama_sieve.h"
 
@@ -15,10 +16,6 @@ static const char * const VALUES[N_VALUES] = { " Moses", " Aaron", " the LORD",
                                                " the children of Israel" };
 
 static const struct llama_vocab * vocab;
-
-static void ignore_log(enum ggml_log_level level, const char * text, void * user) {
-    ignore_message((int) level, text, user);
-}
 
 static int32_t tokens_of(const char * text, llama_token * out) {
     const int32_t n = llama_tokenize(vocab, text, (int32_t) strlen(text), out, ROOM, false, false);
@@ -190,10 +187,7 @@ static void the_version_is_the_headers(void) {
 
 int main(int argc, char ** argv) {
     CHECK(argc == 2);
-    llama_log_set(ignore_log, NULL);
-    struct llama_model_params params = llama_model_default_params();
-    params.vocab_only                = true;
-    struct llama_model * model       = llama_model_load_from_file(argv[1], params);
+    struct llama_model * model = load_vocabulary(argv[1]);
     CHECK(model != NULL);
     vocab = llama_model_get_vocab(model);
     the_version_is_the_headers();
