@@ -272,9 +272,11 @@ fn the_record_of_a_schema() {
     assert!(number(&record, "tokens_per_second_vs_sampled") > 0.0);
 }
 
-/// Wrong options of both examples, each with the exit code and the words that the message must
-/// contain.
-const WRONG: [(&[&str], i32, &[&str]); 9] = [
+/// Wrong options, the exit code, and the words that the message must contain.
+type Wrong = (&'static [&'static str], i32, &'static [&'static str]);
+
+/// Wrong options of both examples.
+const OF_BOTH: [Wrong; 9] = [
     (&["--choice", "a"], 2, &["--choice"]),
     (&["--choices"], 2, &["--choices"]),
     (&["--choices", "a,,b"], 2, &["--choices", "a,,b", "empty"]),
@@ -286,12 +288,34 @@ const WRONG: [(&[&str], i32, &[&str]); 9] = [
     (&["--model", "nowhere.gguf"], 1, &["nowhere.gguf"]),
 ];
 
-fn check_wrong_options(run: impl Fn(&[&str]) -> Output) {
-    for (args, code, words) in WRONG {
+/// Those of the program in Rust.
+const OF_RUST: [Wrong; 10] = [
+    (&["--runs", "0"], 2, &["--runs"]),
+    (&["--payload", "p", "--choices", "a"], 2, &["--payload"]),
+    (&["--payload", "nowhere.json"], 1, &["nowhere.json"]),
+    (&["--schema", "nowhere.json"], 1, &["nowhere.json"]),
+    (&["--schema", "Cargo.toml"], 1, &["schema", "line 1"]),
+    (&["--schema", "s", "--choices", "a"], 2, &["--schema"]),
+    (
+        &["--schema", "s", "--mode", "strict-guided"],
+        2,
+        &["--schema", "--mode"],
+    ),
+    (&["--prompts", "nowhere.txt"], 1, &["nowhere.txt"]),
+    (
+        &["--mode", "loose"],
+        2,
+        &["--mode", "loose", "strict-guided"],
+    ),
+    (&["--payload", "Cargo.toml"], 1, &["Cargo.toml", "line 1"]),
+];
+
+fn check_wrong_options(wrong: &[Wrong], run: impl Fn(&[&str]) -> Output) {
+    for &(args, code, words) in wrong {
         let output = run(args);
         let text = said(&output);
         assert_eq!(output.status.code(), Some(code), "{args:?}: {text}");
-        for word in words {
+        for &word in words {
             assert!(text.contains(word), "{args:?}: no {word} in {text}");
         }
     }
@@ -303,7 +327,7 @@ fn check_wrong_options(run: impl Fn(&[&str]) -> Output) {
 #[test]
 fn the_c_example_names_a_wrong_option() {
     let program = c_example("constrained_options");
-    check_wrong_options(|args| program.output(args));
+    check_wrong_options(&OF_BOTH, |args| program.output(args));
 }
 
 #[test]
@@ -311,32 +335,6 @@ fn the_rust_example_names_a_wrong_option() {
     let Some(example) = rust_example("the_rust_example_names_a_wrong_option") else {
         return;
     };
-    check_wrong_options(|args| run(&example, args));
-    for (args, code, words) in [
-        (&["--runs", "0"][..], 2, &["--runs"][..]),
-        (&["--payload", "p", "--choices", "a"], 2, &["--payload"]),
-        (&["--payload", "nowhere.json"], 1, &["nowhere.json"]),
-        (&["--schema", "nowhere.json"], 1, &["nowhere.json"]),
-        (&["--schema", "Cargo.toml"], 1, &["schema", "line 1"]),
-        (&["--schema", "s", "--choices", "a"], 2, &["--schema"]),
-        (
-            &["--schema", "s", "--mode", "strict-guided"],
-            2,
-            &["--schema", "--mode"],
-        ),
-        (&["--prompts", "nowhere.txt"], 1, &["nowhere.txt"]),
-        (
-            &["--mode", "loose"],
-            2,
-            &["--mode", "loose", "strict-guided"],
-        ),
-        (&["--payload", "Cargo.toml"], 1, &["Cargo.toml", "line 1"]),
-    ] {
-        let output = run(&example, args);
-        let text = said(&output);
-        assert_eq!(output.status.code(), Some(code), "{args:?}: {text}");
-        for word in words {
-            assert!(text.contains(word), "{args:?}: no {word} in {text}");
-        }
-    }
+    check_wrong_options(&OF_BOTH, |args| run(&example, args));
+    check_wrong_options(&OF_RUST, |args| run(&example, args));
 }

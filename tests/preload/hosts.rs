@@ -131,6 +131,20 @@ fn generate() -> &'static Path {
     })
 }
 
+/// Checks that all samplers were this library's, including clones, and so was sampling. Returns how
+/// many of each there were.
+fn made_when_all_is_ours(said: &Said) -> BTreeMap<String, usize> {
+    let mut made = made(said);
+    assert_eq!(made.remove("llama_sampler_sample: ours"), Some(1));
+    let expected = SAMPLERS.map(|name| format!("{name}: ours"));
+    assert_eq!(
+        made.keys().collect::<BTreeSet<_>>(),
+        expected.iter().collect()
+    );
+    assert_eq!(warnings(said), Vec::<&str>::new());
+    made
+}
+
 #[test]
 fn a_program_generates_the_same_text_with_every_sampler() {
     let arguments = |run: Run<'_>| run.arg(model()).arg(1).arg(20).said();
@@ -143,16 +157,8 @@ fn a_program_generates_the_same_text_with_every_sampler() {
         20,
         "20 option sets"
     );
-    // All samplers were this library's, including clones, and so was sampling.
-    let mut made = made(&ours);
-    assert_eq!(made.remove("llama_sampler_sample: ours"), Some(1));
-    let expected = SAMPLERS.map(|name| format!("{name}: ours"));
-    assert_eq!(
-        made.keys().collect::<BTreeSet<_>>(),
-        expected.iter().collect()
-    );
+    let made = made_when_all_is_ours(&ours);
     assert!(made.values().all(|&count| count >= 20));
-    assert_eq!(warnings(&ours), Vec::<&str>::new());
     // In the mode that compares, no token differs either.
     let compared = preloaded_of_known_build(generate()).env("LLAMA_SIEVE_PRELOAD", "verify");
     let compared = arguments(compared);
@@ -218,14 +224,7 @@ fn of_an_unknown_build_all_is_ours() {
     let built_in = arguments(Run::of(generate()));
     let ours = arguments(preloaded(generate()).env("LLAMA_SIEVE_VERBOSE", 1));
     assert_eq!(built_in.out, ours.out);
-    let mut made = made(&ours);
-    assert_eq!(made.remove("llama_sampler_sample: ours"), Some(1));
-    let expected = SAMPLERS.map(|name| format!("{name}: ours"));
-    assert_eq!(
-        made.keys().collect::<BTreeSet<_>>(),
-        expected.iter().collect()
-    );
-    assert_eq!(warnings(&ours), Vec::<&str>::new());
+    made_when_all_is_ours(&ours);
 }
 
 #[test]

@@ -14,7 +14,7 @@ use llama_sieve::trace::{self, Options};
 use serde_json::Value;
 use vendor_llama_cpp::sys;
 
-use crate::record::{Lines, Schema, tokens};
+use crate::record::{Lines, tokens};
 use crate::support::{HostSampler, alone, fresh_rng};
 
 const CHAINS: usize = 24;
@@ -96,23 +96,20 @@ fn told(lines: &[Value]) -> Vec<String> {
 fn a_batch_is_recorded_as_its_chains_alone() {
     let _alone = alone();
     llama_sieve::log::set_sink(Some(Arc::new(|_, _| {})));
-    let (logits, schema) = (logits(), Schema::new());
+    let logits = logits();
     let [plain, single]: [Vec<HostSampler>; 2] =
         std::array::from_fn(|_| (0..CHAINS).map(chain).collect());
     let expected = sample_batch(&pointers(&plain), &logits, 1);
     let lines = Lines::begin("");
     assert_eq!(sample_alone(&pointers(&single), &logits), expected);
-    trace::stop();
-    let alone = told(&lines.take());
+    let alone = told(&lines.end());
     let chosen = expected.iter().filter(|&&token| token >= 0).count();
     assert!(chosen < CHAINS && alone.len() == chosen, "{expected:?}");
     for threads in [1, 4] {
         let chains: Vec<HostSampler> = (0..CHAINS).map(chain).collect();
         let lines = Lines::begin("");
         assert_eq!(sample_batch(&pointers(&chains), &logits, threads), expected);
-        trace::stop();
-        let lines = lines.take();
-        lines.iter().for_each(|line| schema.check(line));
+        let lines = lines.end();
         assert_eq!(told(&lines), alone, "{threads} threads");
         let mut sequences: Vec<u64> = tokens(&lines)
             .iter()

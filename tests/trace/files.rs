@@ -12,7 +12,7 @@ use llama_sieve::sieve::{Params, Sieve};
 use llama_sieve::trace::{self, Options};
 use serde_json::Value;
 
-use crate::record::{Lines, Schema, tokens};
+use crate::record::{Lines, check, tokens};
 use crate::support::{alone, fresh_rng};
 
 /// The folder of one test.
@@ -81,8 +81,7 @@ fn a_file_has_all_lines_and_is_for_its_user_alone() {
     trace::stop();
     sample(&mut chain(), 1);
     let lines = lines_of(&path);
-    let schema = Schema::new();
-    lines.iter().for_each(|line| schema.check(line));
+    check(&lines);
     let kinds: Vec<&Value> = lines.iter().map(|line| &line["kind"]).collect();
     assert_eq!(kinds[..3], ["start", "sequence", "token"]);
     let ids: Vec<&Value> = tokens(&lines).iter().map(|t| &t["token"]["id"]).collect();
@@ -112,10 +111,7 @@ fn a_sieve_tells_its_stages_as_a_chain_does() {
     let token = sieve.sample(&logits).expect("a token");
     sieve.accept(token);
     let second = sieve.sample(&logits).expect("a token");
-    trace::stop();
-    let lines = lines.take();
-    let schema = Schema::new();
-    lines.iter().for_each(|line| schema.check(line));
+    let lines = lines.end();
     assert_eq!(plain.sample(&logits), Ok(token));
     plain.accept(token);
     assert_eq!(plain.sample(&logits), Ok(second));
@@ -130,8 +126,7 @@ fn a_sieve_tells_its_stages_as_a_chain_does() {
     assert_eq!(names(token), ["top-k", "top-p", "min-p", "temp", "dist"]);
     let from_chain = Lines::begin("");
     sample(&mut chain(), 1);
-    trace::stop();
-    let from_chain = from_chain.take();
+    let from_chain = from_chain.end();
     let chains = tokens(&from_chain)[0];
     for field in ["token", "top", "entropy", "log_sum_exp"] {
         assert_eq!(token[field], chains[field], "{field}");
@@ -143,10 +138,7 @@ fn without_texts_no_token_can_be_told() {
     let _alone = alone();
     let lines = Lines::begin("n=3,text=off");
     sample(&mut chain(), 2);
-    trace::stop();
-    let lines = lines.take();
-    let schema = Schema::new();
-    lines.iter().for_each(|line| schema.check(line));
+    let lines = lines.end();
     let token = tokens(&lines)[1];
     assert_eq!(token["top"].as_array().map(Vec::len), Some(3));
     for piece in [&token["token"], &token["top"][0]] {

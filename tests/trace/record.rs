@@ -1,6 +1,6 @@
 //! Records traces, and checks their lines against the schema.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use llama_sieve::trace::{self, Options};
 use serde_json::Value;
@@ -26,24 +26,32 @@ impl Lines {
         lines
     }
 
-    /// Takes the lines that were added since the last call.
-    pub fn take(&self) -> Vec<Value> {
-        let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        std::mem::take(&mut *lines)
-            .iter()
+    /// Ends the trace. Returns its lines, which follow the schema.
+    pub fn end(self) -> Vec<Value> {
+        trace::stop();
+        let lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let lines = lines.iter();
+        let lines: Vec<Value> = lines
             .map(|line| serde_json::from_str(line).expect("JSON"))
-            .collect()
+            .collect();
+        check(&lines);
+        lines
     }
 }
 
-/// The committed schema.
-pub struct Schema {
+/// Checks lines against the committed schema.
+pub fn check(lines: &[Value]) {
+    static SCHEMA: LazyLock<Schema> = LazyLock::new(Schema::new);
+    lines.iter().for_each(|line| SCHEMA.check(line));
+}
+
+struct Schema {
     schemas: Schemas,
     index: SchemaIndex,
 }
 
 impl Schema {
-    pub fn new() -> Self {
+    fn new() -> Self {
         let text = include_str!("../../docs/trace.schema.json");
         let (mut schemas, mut compiler) = (Schemas::new(), Compiler::new());
         let schema = serde_json::from_str(text).expect("JSON");
@@ -56,7 +64,7 @@ impl Schema {
         Self { schemas, index }
     }
 
-    pub fn check(&self, line: &Value) {
+    fn check(&self, line: &Value) {
         if let Err(error) = self.schemas.validate(line, self.index) {
             panic!("{line}: {error:#}");
         }

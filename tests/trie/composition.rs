@@ -9,6 +9,7 @@ use crate::support::{Array, HostSampler, Rng, fresh_rng, replay, trained_model};
 use llama_sieve::ffi::bans::llama_sieve_init_ban_strings;
 use llama_sieve::ffi::grammar::lazy::llama_sieve_init_grammar_lazy_patterns;
 use llama_sieve::ffi::grammar::llama_sieve_init_grammar;
+use llama_sieve::ffi::host::llama_h::llama_sampler;
 use llama_sieve::ffi::samplers::*;
 use llama_sieve::ffi::trie::*;
 use vendor_llama_cpp::{Model, sys};
@@ -520,43 +521,29 @@ fn behind_a_mask_only_some_samplers_do_otherwise() {
     let world = World::new();
     let mut rng = fresh_rng("composition");
     let firsts = world.follow(&[], &VALUES);
-    type Make = fn() -> HostSampler;
+    type Make = fn() -> *mut llama_sampler;
     let samplers: [(&str, bool, Make); 12] = [
-        ("typical", true, || {
-            HostSampler::new(llama_sieve_init_typical(0.5, 1))
-        }),
+        ("typical", true, || llama_sieve_init_typical(0.5, 1)),
         ("temp_ext", true, || {
-            HostSampler::new(llama_sieve_init_temp_ext(1.0, 0.9, 1.0))
+            llama_sieve_init_temp_ext(1.0, 0.9, 1.0)
         }),
         ("mirostat", true, || {
-            HostSampler::new(llama_sieve_init_mirostat(2048, 1, 1.0, 0.1, 100))
+            llama_sieve_init_mirostat(2048, 1, 1.0, 0.1, 100)
         }),
         ("xtc that leaves 3", true, || {
-            HostSampler::new(llama_sieve_init_xtc(1.0, 0.1, 3, 1))
+            llama_sieve_init_xtc(1.0, 0.1, 3, 1)
         }),
-        ("temp", false, || {
-            HostSampler::new(llama_sieve_init_temp(0.7))
-        }),
-        ("top_k", false, || {
-            HostSampler::new(llama_sieve_init_top_k(2))
-        }),
-        ("top_p", false, || {
-            HostSampler::new(llama_sieve_init_top_p(0.7, 1))
-        }),
-        ("min_p", false, || {
-            HostSampler::new(llama_sieve_init_min_p(0.2, 1))
-        }),
-        ("top_n_sigma", false, || {
-            HostSampler::new(llama_sieve_init_top_n_sigma(1.0))
-        }),
-        ("xtc", false, || {
-            HostSampler::new(llama_sieve_init_xtc(1.0, 0.1, 1, 1))
-        }),
+        ("temp", false, || llama_sieve_init_temp(0.7)),
+        ("top_k", false, || llama_sieve_init_top_k(2)),
+        ("top_p", false, || llama_sieve_init_top_p(0.7, 1)),
+        ("min_p", false, || llama_sieve_init_min_p(0.2, 1)),
+        ("top_n_sigma", false, || llama_sieve_init_top_n_sigma(1.0)),
+        ("xtc", false, || llama_sieve_init_xtc(1.0, 0.1, 1, 1)),
         ("mirostat_v2", false, || {
-            HostSampler::new(llama_sieve_init_mirostat_v2(1, 1.0, 0.1))
+            llama_sieve_init_mirostat_v2(1, 1.0, 0.1)
         }),
         ("adaptive_p", false, || {
-            HostSampler::new(llama_sieve_init_adaptive_p(0.3, 0.9, 1))
+            llama_sieve_init_adaptive_p(0.3, 0.9, 1)
         }),
     ];
     for (name, does_otherwise, make) in samplers {
@@ -564,7 +551,8 @@ fn behind_a_mask_only_some_samplers_do_otherwise() {
         for _ in 0..40 {
             let input = world.logits(&mut rng);
             let [masked, compact] = [0, LLAMA_SIEVE_TRIE_COMPACT].map(|shape| {
-                let mut members = vec![world.trie(LLAMA_SIEVE_TRIE_SAMPLED | shape), make()];
+                let trie = world.trie(LLAMA_SIEVE_TRIE_SAMPLED | shape);
+                let mut members = vec![trie, HostSampler::new(make())];
                 if !name.starts_with("mirostat") && name != "adaptive_p" {
                     members.push(HostSampler::new(llama_sieve_init_dist(1)));
                 }
