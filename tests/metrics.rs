@@ -162,7 +162,7 @@ fn within_a_millionth_of_the_reference() {
 fn summaries_merge_to_the_summary_of_the_whole() {
     let mut rng = fresh_rng("summaries_merge_to_the_summary_of_the_whole");
     let array = Shape::Peaked.array(5000, &mut rng);
-    let logits: Vec<f32> = array.data.iter().map(|c| c.logit).collect();
+    let logits = array.logits();
     let whole = Summary::of(&logits);
     for cut in [0, 1, 1024, 4999, 5000] {
         let mut merged = Summary::of(&logits[cut..]);

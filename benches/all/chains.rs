@@ -275,10 +275,7 @@ const COPIED: [(&str, Made); 2] = [
 ];
 
 fn shapes(n: usize) -> [(&'static str, Vec<f32>); 4] {
-    let logits = |peaked: bool| -> Vec<f32> {
-        let array = input(n, peaked);
-        array.data.iter().map(|c| c.logit).collect()
-    };
+    let logits = |peaked: bool| input(n, peaked).logits();
     let rounded = |peaked: bool| -> Vec<f32> {
         let round = |x: f32| bf16::from_f32(x).to_f32();
         logits(peaked).into_iter().map(round).collect()

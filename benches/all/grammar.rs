@@ -264,7 +264,7 @@ fn walks_of_both(model: &Model, text: &str, input: &Array) -> [Vec<f64>; 2] {
     let ours = ours(model, text);
     let theirs = theirs(model, text);
     let mut times = [Vec::new(), Vec::new()];
-    let logits: Vec<f32> = input.data.iter().map(|c| c.logit).collect();
+    let logits = input.logits();
     let (mut a, mut b) = (input.clone(), input.clone());
     for walk in 0..WALKS_OF_BOTH {
         let mut rng = Rng(5 + walk as u64);

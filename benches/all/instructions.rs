@@ -126,7 +126,7 @@ pub fn apply_once() {
             ours.apply(&mut input.clone());
             apply(&ours, &mut input.clone());
         }
-        let logits: Vec<f32> = input.data.iter().map(|c| c.logit).collect();
+        let logits = input.logits();
         for (_, params) in sieves() {
             sample_once(&params, &logits);
         }

@@ -67,8 +67,7 @@ fn alternate(
 
 /// Returns the logits of the candidates with which the samplers are measured.
 fn input(n: usize, peaked: bool) -> Vec<f32> {
-    let array = samplers::input(n, peaked);
-    array.data.iter().map(|c| c.logit).collect()
+    samplers::input(n, peaked).logits()
 }
 
 /// A copy of numbers that begins at a multiple of 64 bytes, or 16 bytes after one.

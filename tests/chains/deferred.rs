@@ -9,7 +9,7 @@
 
 use crate::support::arrays::Rng;
 use crate::support::compare::same;
-use crate::support::family::FAMILY;
+use crate::support::family::Member;
 use crate::support::straight::{Straight, left_by_built_ins};
 use crate::support::{Grid, HostSampler, both, fresh_rng, number_from_env, replay};
 use llama_sieve::errors::{LLAMA_SIEVE_ERROR_INVALID, LLAMA_SIEVE_ERROR_NO_CANDIDATE};
@@ -172,9 +172,8 @@ impl Chains {
 
     /// Adds a member with one of these names and random parameters.
     fn add_one_of(&mut self, names: &[&str], rng: &mut Rng) {
-        let name = rng.pick(names);
-        let member = FAMILY.iter().find(|member| member.name == name);
-        let pair = (member.expect("a member").make)(rng, self.n as i32, false);
+        let member = Member::named(rng.pick(names));
+        let pair = (member.make)(rng, self.n as i32, false);
         self.add(&pair.label, [pair.ours, pair.theirs]);
     }
 

@@ -7,9 +7,9 @@
 
 use std::ffi::CString;
 
-use crate::support::arrays::{Array, Recipe, Rng};
+use crate::support::arrays::{Array, ODD_SIZES, Recipe, Rng, odd_logits};
 use crate::support::compare::same;
-use crate::support::family::{FAMILY, vocabulary};
+use crate::support::family::{FAMILY, Member, vocabulary};
 use crate::support::straight::{Straight, left_by_built_ins};
 use crate::support::{Grid, HostSampler, fresh_rng, number_from_env, replay};
 use llama_sieve::ffi::chain::*;
@@ -167,7 +167,7 @@ impl Chains {
     }
 
     fn add(&mut self, name: Option<&str>, share: f64, rng: &mut Rng) {
-        let fits = |member: &&crate::support::family::Member| match name {
+        let fits = |member: &&Member| match name {
             Some(name) => member.name == name,
             // Not infill, which compares all pairs, nor a built-in that aborts unless tokens are
             // accepted.
@@ -206,7 +206,7 @@ impl Chains {
         let recipe = Recipe::random(rng);
         let mut array = recipe.array(self.n, self.n, rng);
         array.data.truncate(self.n);
-        let logits: Vec<f32> = array.data.iter().map(|c| c.logit).collect();
+        let logits = array.logits();
         let Some(expected) = left_by_built_ins(&self.theirs, &logits) else {
             return Ok(false);
         };
@@ -378,12 +378,11 @@ fn where_every_candidate_is_banned_there_is_no_token() {
 /// infinity in place of NaN, and the token is not one of these.
 #[test]
 fn nan_is_minus_infinity_also_beside_infinite_logits() {
-    const INF: f32 = f32::INFINITY;
     llama_sieve::log::set_sink(Some(std::sync::Arc::new(|_, _| {})));
     let mut rng = fresh_rng("NaN of a chain");
     let (mut tokens, mut none) = (0, 0);
     for case in 0..1500 {
-        let n = rng.pick(&[1, 2, 3, 5, 9, 30, 9000]);
+        let n = rng.pick(&ODD_SIZES);
         let chain = HostSampler::chain(vec![]);
         let mut label = String::new();
         let selector = rng.pick(&SELECTORS);
@@ -395,22 +394,12 @@ fn nan_is_minus_infinity_also_beside_infinite_logits() {
         let mut members: Vec<&str> = (0..rng.below(4)).map(|_| rng.pick(&filters)).collect();
         members.push(selector);
         for name in members {
-            let member = FAMILY.iter().find(|member| member.name == name);
-            let pair = (member.expect("it is there").make)(&mut rng, n, false);
+            let pair = (Member::named(name).make)(&mut rng, n as i32, false);
             label += &format!("\n{}", pair.label);
             chain.add(pair.ours);
         }
-        let odd = if n == 9000 { 0.02 } else { 0.6 };
-        let infinite = rng.pick(&[0.0, 0.4]);
-        let mut logit = || match rng.chance(odd) {
-            true if rng.chance(infinite) => INF,
-            true => rng.pick(&[f32::NAN, -f32::NAN, -INF]),
-            // Numbers that are the same in each precision.
-            false => rng.pick(&[-3.0, 0.0, 0.5, 2.0, 2.25, 7.0, 24.0]),
-        };
-        let with: Vec<f32> = (0..n).map(|_| logit()).collect();
-        let masked = |&x: &f32| if x.is_nan() { -INF } else { x };
-        let without: Vec<f32> = with.iter().map(masked).collect();
+        // Numbers that are the same in each precision.
+        let [with, without] = odd_logits(n, 24.0, &mut rng);
         let what = || format!("{}, case {case}, n {n}, {label}", replay());
         let (one, other) = (chain.clone(), chain.clone());
         let ours = samples_of(&one, &with);
@@ -485,7 +474,7 @@ fn where_a_banned_candidate_is_chosen_there_is_no_token() {
                 chains.theirs.apply(&mut array);
                 match array.selects_none() {
                     true => LLAMA_SIEVE_ERROR_NO_CANDIDATE,
-                    false => array.data[array.selected as usize].id,
+                    false => array.chosen().id,
                 }
             })
             .collect();

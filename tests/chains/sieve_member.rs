@@ -67,8 +67,7 @@ fn a_sieve_with_biases_does_what_the_built_ins_do_behind_any_sampler() {
             let mut of_theirs = of_ours.clone();
             ours.apply(&mut of_ours);
             theirs.apply(&mut of_theirs);
-            let chosen = |array: &crate::support::Array| array.data[array.selected as usize].id;
-            let (a, b) = (chosen(&of_ours), chosen(&of_theirs));
+            let (a, b) = (of_ours.chosen().id, of_theirs.chosen().id);
             assert_eq!(a, b, "{}: case {case}, token {token}", replay());
         }
     }

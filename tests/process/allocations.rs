@@ -123,8 +123,7 @@ fn no_other_sampler_allocates_after_warm_up() {
             }
             arrays
         };
-        let logits_of = |array: &Array| array.data.iter().map(|c| c.logit).collect();
-        let logits: Vec<Vec<f32>> = arrays.iter().map(logits_of).collect();
+        let logits: Vec<Vec<f32>> = arrays.iter().map(Array::logits).collect();
         // Warm-up by the first array only. Others of the same size keep more candidates, or fewer.
         for _ in 0..2 {
             use_all(arrays[..1].to_vec(), &logits);
@@ -229,7 +228,7 @@ fn no_drop_in_allocates_after_a_copy() {
             }
             let source = chain.clone();
             let array = Shape::Peaked.array(N.min(member.max_size), &mut rng);
-            let logits: Vec<f32> = array.data.iter().map(|c| c.logit).collect();
+            let logits = array.logits();
             if token_of(&chain.clone(), &logits) == LLAMA_SIEVE_ERROR_NO_CANDIDATE {
                 continue;
             }
@@ -272,8 +271,7 @@ fn no_chain_allocates_after_warm_up() {
             chain.add(HostSampler::new(dist));
             let mut all = Vec::new();
             for _ in 0..12 {
-                let array = rng.pick(shapes).array(N, &mut rng);
-                all.push(array.data.iter().map(|c| c.logit).collect::<Vec<f32>>());
+                all.push(rng.pick(shapes).array(N, &mut rng).logits());
             }
             // A tiny temperature may leave no candidate, which is reported by a message.
             made += all.len();
@@ -302,10 +300,7 @@ fn no_batch_of_chains_allocates_after_warm_up() {
     let arrays: Vec<Array> = (0..2 * CHAINS)
         .map(|_| Shape::Peaked.array(N, &mut rng))
         .collect();
-    let logits: Vec<Vec<f32>> = arrays
-        .iter()
-        .map(|array| array.data.iter().map(|c| c.logit).collect())
-        .collect();
+    let logits: Vec<Vec<f32>> = arrays.iter().map(Array::logits).collect();
     // SAFETY: constructors without preconditions.
     let chains: Vec<HostSampler> = (0..CHAINS as u32)
         .map(|i| unsafe {

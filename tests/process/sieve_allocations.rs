@@ -43,8 +43,7 @@ fn no_sample_allocates_after_warm_up() {
         let mut arrays: Vec<Vec<f32>> = Vec::new();
         for _ in 0..6 {
             let shape = rng.pick(&[Shape::Peaked, Shape::Flat, Shape::Masked]);
-            let array = shape.array(N, &mut rng);
-            arrays.push(array.data.iter().map(|c| c.logit).collect());
+            arrays.push(shape.array(N, &mut rng).logits());
         }
         for logits in &arrays {
             sieve.sample(logits).expect("there is a candidate");
@@ -124,8 +123,7 @@ fn no_stage_allocates_after_reserve() {
         let arrays: Vec<Vec<f32>> = (0..4)
             .map(|_| {
                 let shape = rng.pick(&[Shape::Peaked, Shape::Flat, Shape::Masked]);
-                let array = shape.array(N, &mut rng);
-                array.data.iter().map(|c| c.logit).collect()
+                shape.array(N, &mut rng).logits()
             })
             .collect();
         let label = format!("{}: {case}, {params:?}, {stages:?}", replay());
@@ -172,10 +170,7 @@ fn no_sampler_in_a_slot_allocates_after_reserve() {
         sieve.set_stages(Some(&stages)).expect("good stages");
         sieve.reserve(N).expect("there is memory");
         let shapes = [Shape::Peaked, Shape::Flat, Shape::Masked];
-        let logits = shapes.map(|shape| {
-            let array = shape.array(N, &mut rng);
-            array.data.iter().map(|c| c.logit).collect::<Vec<f32>>()
-        });
+        let logits = shapes.map(|shape| shape.array(N, &mut rng).logits());
         let mut use_all = || {
             for logits in &logits {
                 sieve.sample(logits).expect("there is a candidate");
@@ -258,8 +253,7 @@ fn first_tokens_after_reserve(case: u64, rng: &mut Rng) {
     sieve.reserve(n).expect("there is memory");
     let mut arrays: Vec<Vec<f32>> = Vec::new();
     for _ in 0..4 {
-        let array = Recipe::random(rng).array(n, n, rng);
-        let logits: Vec<f32> = array.data.iter().map(|c| c.logit).collect();
+        let logits = Recipe::random(rng).array(n, n, rng).logits();
         if logits.len() == n && logits.iter().any(|&x| x > f32::NEG_INFINITY) {
             arrays.push(logits);
         }
@@ -331,8 +325,7 @@ fn changing_parameters_of_stages_does_not_allocate() {
         if case < 10 {
             sieve.set_stages(Some(&stages)).expect("good stages");
         }
-        let array = Shape::Peaked.array(5_000, &mut rng);
-        let logits: Vec<f32> = array.data.iter().map(|c| c.logit).collect();
+        let logits = Shape::Peaked.array(5_000, &mut rng).logits();
         for i in 0..30 {
             let token = sieve.sample(&logits).expect("there is a candidate");
             params.temperature = 0.5 + i as f32 / 30.0;
@@ -352,8 +345,7 @@ fn changing_parameters_at_every_token_does_not_allocate() {
     let _alone = alone();
     const N: usize = 20_000;
     let mut rng = fresh_rng("changing_parameters_at_every_token_does_not_allocate");
-    let array = Shape::Peaked.array(N, &mut rng);
-    let logits: Vec<f32> = array.data.iter().map(|c| c.logit).collect();
+    let logits = Shape::Peaked.array(N, &mut rng).logits();
     let settings: Vec<Params> = (0..8)
         .map(|i| Params {
             temperature: 0.5 + i as f32 / 10.0,

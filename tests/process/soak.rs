@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use crate::support::arrays::Rng;
 use crate::support::compare::same;
-use crate::support::family::FAMILY;
+use crate::support::family::{FAMILY, Member};
 use crate::support::{Grid, HostSampler, alone, fresh_rng, number_from_env, replay, trained_model};
 use llama_sieve::ffi::library::LLAMA_SIEVE_OK;
 use llama_sieve::ffi::trie::*;
@@ -157,8 +157,7 @@ impl Chains {
     }
 
     fn add(&mut self, name: &str, rng: &mut Rng, n_vocab: i32) {
-        let member = FAMILY.iter().find(|member| member.name == name);
-        let pair = (member.expect("a row of the table").make)(rng, n_vocab, false);
+        let pair = (Member::named(name).make)(rng, n_vocab, false);
         self.label += &format!("\n  {}", pair.label);
         self.may_choose_masked |= matches!(name, "typical" | "xtc" | "mirostat" | "adaptive_p");
         self.sides[0].add(pair.ours);
@@ -214,7 +213,7 @@ impl Chains {
         }
         let what = || format!("{}, {:?}:{}", replay(), self.grid, self.label);
         assert_eq!(same(&array, &expected), Ok(()), "{}", what());
-        Some((token, array.data[array.selected as usize].p.is_nan()))
+        Some((token, array.chosen().p.is_nan()))
     }
 
     fn sample(&mut self, context: &Context, counters: &Counters) -> Option<i32> {

@@ -501,7 +501,7 @@ fn straight_from_the_logits_they_leave_the_same() {
         }
         let straight = Straight::new(&logits, grid);
         let token = straight.sample(&chain);
-        let chosen = array.data[array.selected as usize].id;
+        let chosen = array.chosen().id;
         assert_eq!(token, chosen, "{labels:?} of {n} logits");
         let left = straight.left(&chain, &array);
         assert_eq!(same(&left, &array), Ok(()), "{labels:?} of {n} logits");

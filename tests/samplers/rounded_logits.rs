@@ -94,7 +94,7 @@ fn generate(name: &str, members: Members, rng: &mut Rng) {
     for position in 0..LENGTH {
         let mut array = recipe.array(n, n, rng);
         let mut expected = array.clone();
-        let logits: Vec<f32> = array.data.iter().map(|c| c.logit).collect();
+        let logits = array.logits();
         ours.apply(&mut array);
         theirs.apply(&mut expected);
         if let Err(difference) = same(&array, &expected) {
@@ -103,7 +103,7 @@ fn generate(name: &str, members: Members, rng: &mut Rng) {
                 replay()
             );
         }
-        let token = array.data[array.selected as usize].id;
+        let token = array.chosen().id;
         let from_logits = Straight::new(&logits, Grid::F32).sample(&straight);
         let what = format!("{name}, {n}, {recipe:?}, token {position}, {}", replay());
         assert_eq!(from_logits, token, "from logits: {what}");

@@ -141,7 +141,7 @@ fn adaptive_p_cloned_before_accept() {
         let mut array = input.clone();
         sampler.apply(&mut array);
         accepted_first.apply(&mut input.clone());
-        let token = array.data[array.selected as usize].id;
+        let token = array.chosen().id;
         let clone = sampler.clone();
         clone.accept(token);
         accepted_first.accept(token);

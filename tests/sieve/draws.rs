@@ -71,8 +71,7 @@ fn check(params: &Params, logits: &[f32], draws: usize) {
 }
 
 fn logits(n: usize) -> Vec<f32> {
-    let array = Shape::Peaked.array(n, &mut Rng(77));
-    array.data.iter().map(|c| c.logit).collect()
+    Shape::Peaked.array(n, &mut Rng(77)).logits()
 }
 
 fn params(method: Method, rng: RngKind) -> Params {

@@ -39,5 +39,5 @@ fn new(params: &Params) -> Sieve {
 }
 
 fn logits(shape: Shape, n: usize, rng: &mut Rng) -> Vec<f32> {
-    shape.array(n, rng).data.iter().map(|c| c.logit).collect()
+    shape.array(n, rng).logits()
 }

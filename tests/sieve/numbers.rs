@@ -1,6 +1,6 @@
 //! Tests logits that are NaN, masked, infinite, or of half precision.
 
-use crate::support::arrays::{Rng, Shape};
+use crate::support::arrays::{ODD_SIZES, Shape, odd_logits};
 use crate::support::{fresh_rng, replay};
 use crate::{INF, logits, new, open};
 use llama_sieve::sieve::{self, Error, Method, Order, Params, Sieve};
@@ -18,30 +18,14 @@ fn a_vocabulary_without_a_token_is_named() {
     assert_eq!(sieve::greedy(&[f32::NAN, -INF, -1.0, -1.0][..]), Ok(2));
 }
 
-/// Returns logits of few tokens, many of which are NaN or infinite, and the same logits with minus
-/// infinity in place of NaN.
-fn odd_logits(rng: &mut Rng) -> [Vec<f32>; 2] {
-    let n = rng.pick(&[1, 2, 3, 5, 9, 30, 9000]);
-    let odd = if n == 9000 { 0.02 } else { 0.6 };
-    let infinite = rng.pick(&[0.0, 0.4]);
-    let mut logit = || match rng.chance(odd) {
-        true if rng.chance(infinite) => INF,
-        true => rng.pick(&[f32::NAN, -f32::NAN, -INF]),
-        // The last one becomes infinite at a low temperature.
-        false => rng.pick(&[-3.0, 0.0, 0.5, 2.0, 2.25, 7.0, 1e30]),
-    };
-    let logits: Vec<f32> = (0..n).map(|_| logit()).collect();
-    let masked = |&x: &f32| if x.is_nan() { -INF } else { x };
-    let without: Vec<f32> = logits.iter().map(masked).collect();
-    [logits, without]
-}
-
 #[test]
 fn nan_is_minus_infinity_also_beside_infinite_logits() {
     let mut rng = fresh_rng("NaN of a sieve");
     let (mut tokens, mut none) = (0, 0);
     for case in 0..5000 {
-        let [with, without] = odd_logits(&mut rng);
+        let n = rng.pick(&ODD_SIZES);
+        // The large number becomes infinite at a low temperature.
+        let [with, without] = odd_logits(n, 1e30, &mut rng);
         let params = Params {
             seed: case,
             temperature: rng.pick(&[0.8, 1.0, 0.0, 1e-38]),

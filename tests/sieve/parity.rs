@@ -97,8 +97,7 @@ fn random_params(rng: &mut Rng, n: usize) -> Params {
 /// Returns logits of every kind, with and without ties, and with infinities of both signs. A logit
 /// that a bias of minus infinity would make NaN is replaced, since the chain is undefined on NaN.
 fn random_logits(params: &Params, rng: &mut Rng, n: usize) -> Vec<f32> {
-    let array = Recipe::random(rng).array(n, n, rng);
-    let mut logits: Vec<f32> = array.data.iter().map(|c| c.logit).collect();
+    let mut logits = Recipe::random(rng).array(n, n, rng).logits();
     if rng.chance(0.05) {
         for _ in 0..1 + rng.below(3) {
             let infinities = [f32::INFINITY, f32::INFINITY, f32::NEG_INFINITY];
@@ -152,7 +151,7 @@ fn parity_is_the_built_in_chain_for_random_parameters() {
             }
             infinite += usize::from(logits.contains(&f32::INFINITY));
             chain.apply(&mut array);
-            let theirs = array.data[array.selected as usize].id;
+            let theirs = array.chosen().id;
             if array.selects_none() {
                 assert_eq!(sieve.sample(&logits), Err(Error::NoCandidate), "{what}");
                 break;
@@ -293,7 +292,7 @@ fn the_defaults_give_the_tokens_of_the_default_chain() {
             let logits = logits(shape, N, &mut rng);
             let mut array = Array::of_logits(logits.iter().copied());
             chain.apply(&mut array);
-            let theirs = array.data[array.selected as usize].id;
+            let theirs = array.chosen().id;
             chain.accept(theirs);
             let what = format!("{}, seed {seed}, token {position}", replay());
             assert_eq!(sieve.sample(&logits), Ok(theirs), "{what}");

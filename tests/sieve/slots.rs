@@ -229,7 +229,7 @@ fn samplers_in_slots_are_members_of_a_chain() {
                 break;
             }
             chain.apply(&mut array);
-            let theirs = array.data[array.selected as usize];
+            let theirs = array.chosen();
             if array.selects_none() || theirs.logit == f32::NEG_INFINITY {
                 let code = sieve.sample(&logits);
                 assert_eq!(code, LLAMA_SIEVE_ERROR_NO_CANDIDATE, "{what}");

@@ -78,8 +78,7 @@ pub fn random_params(rng: &mut Rng) -> Params {
 
 /// Returns a logit for each token of the vocabulary, with and without ties and masked logits.
 pub fn random_logits(rng: &mut Rng, n: usize) -> Vec<f32> {
-    let array = Recipe::random(rng).array(n, n, rng);
-    let mut logits: Vec<f32> = array.data.iter().map(|c| c.logit).collect();
+    let mut logits = Recipe::random(rng).array(n, n, rng).logits();
     logits.resize_with(n, || 2.0 * rng.normal());
     logits
 }
@@ -203,7 +202,7 @@ fn stages_in_any_order_are_the_chain_of_the_built_ins() {
                 break;
             }
             chain.apply(&mut array);
-            let theirs = array.data[array.selected as usize].id;
+            let theirs = array.chosen().id;
             if array.selects_none() {
                 assert_eq!(sieve.sample(&logits), Err(Error::NoCandidate), "{what}");
                 break;
@@ -261,7 +260,7 @@ fn stages_in_a_chain_see_the_candidates_that_are_left() {
             };
             let token = ours.data[chosen].id;
             chain.apply(&mut array);
-            assert_eq!(token, array.data[array.selected as usize].id, "{what}");
+            assert_eq!(token, array.chosen().id, "{what}");
             assert_eq!(same(&ours, &array), Ok(()), "{what}");
             sampler.accept(token);
             chain.accept(token);
@@ -437,7 +436,7 @@ fn a_temperature_moves_around_any_middle() {
                 chain.apply(&mut array);
                 let ours = sieve.sample(&logits).expect("a candidate");
                 let what = format!("{}, {temperature}, {range}, {step}", replay());
-                assert_eq!(ours, array.data[array.selected as usize].id, "{what}");
+                assert_eq!(ours, array.chosen().id, "{what}");
                 // The built-in still divides by temperatures that are greedy here.
                 if range > 0.0 || temperature <= 0.0 {
                     let left = array.with(sieve.candidates());
@@ -782,7 +781,7 @@ fn a_banned_token_that_the_stages_leave_is_none() {
     let chain = built_ins(&stages, &params, 4);
     let mut array = Array::of_logits(logits);
     chain.apply(&mut array);
-    assert_eq!(array.data[array.selected as usize].logit, f32::NEG_INFINITY);
+    assert_eq!(array.chosen().logit, f32::NEG_INFINITY);
     let mut sieve = Sieve::new(&params).expect("good parameters");
     sieve.set_stages(Some(&stages)).expect("good stages");
     assert_eq!(sieve.sample(&logits), Err(Error::NoCandidate));
@@ -794,5 +793,5 @@ fn a_banned_token_that_the_stages_leave_is_none() {
         .sample_candidates(&mut candidates)
         .expect("there are candidates");
     let chosen = candidates.as_slice()[candidates.selected().expect("it selects")];
-    assert_eq!(chosen.id, array.data[array.selected as usize].id);
+    assert_eq!(chosen.id, array.chosen().id);
 }

@@ -115,6 +115,15 @@ impl Array {
         }
     }
 
+    /// Returns the selected candidate, which there must be.
+    pub fn chosen(&self) -> llama_token_data {
+        self.data[self.selected as usize]
+    }
+
+    pub fn logits(&self) -> Vec<f32> {
+        self.data.iter().map(|c| c.logit).collect()
+    }
+
     pub fn ids(&self) -> Vec<i32> {
         self.data.iter().map(|c| c.id).collect()
     }
@@ -484,6 +493,25 @@ fn huge(n: usize, rng: &mut Rng) -> Array {
         array.data[rng.below(n)].logit = rng.pick(&values);
     }
     array
+}
+
+/// The sizes of vocabularies for [`odd_logits`].
+pub const ODD_SIZES: [usize; 7] = [1, 2, 3, 5, 9, 30, 9000];
+
+/// Returns logits of `n` tokens, many of which are NaN or infinite, and the same logits with minus
+/// infinity in place of NaN. The others are small numbers and `large`.
+pub fn odd_logits(n: usize, large: f32, rng: &mut Rng) -> [Vec<f32>; 2] {
+    let odd = if n > 1000 { 0.02 } else { 0.6 };
+    let infinite = rng.pick(&[0.0, 0.4]);
+    let mut logit = || match rng.chance(odd) {
+        true if rng.chance(infinite) => f32::INFINITY,
+        true => rng.pick(&[f32::NAN, -f32::NAN, f32::NEG_INFINITY]),
+        false => rng.pick(&[-3.0, 0.0, 0.5, 2.0, 2.25, 7.0, large]),
+    };
+    let logits: Vec<f32> = (0..n).map(|_| logit()).collect();
+    let masked = |&x: &f32| if x.is_nan() { f32::NEG_INFINITY } else { x };
+    let without: Vec<f32> = logits.iter().map(masked).collect();
+    [logits, without]
 }
 
 fn shuffled(n: usize, rng: &mut Rng) -> Array {

@@ -38,6 +38,14 @@ const ORDINARY: Member = Member {
     accept_always: false,
 };
 
+impl Member {
+    /// Returns the row with this name, which there must be.
+    pub fn named(name: &str) -> &'static Self {
+        let row = FAMILY.iter().find(|member| member.name == name);
+        row.expect("the table has every sampler")
+    }
+}
+
 fn probability(rng: &mut Rng) -> f32 {
     let edges = [
         0.0, -1.0, 1.0, 1.5, 1e-9, 1e-3, 0.05, 0.5, 0.9, 0.95, 0.999, 0.999_999,

@@ -119,7 +119,7 @@ impl HostSampler {
     pub fn sample_from(&self, logits: &[f32], grid: Grid) -> (i32, Array) {
         let mut array = Array::of_logits(logits.iter().map(|&logit| grid.round(logit)));
         self.apply(&mut array);
-        let token = array.data[array.selected as usize].id;
+        let token = array.chosen().id;
         self.accept(token);
         (token, array)
     }

@@ -194,7 +194,7 @@ fn threads_sample_logits_with_a_chain_that_they_share() {
         let logits: Vec<_> = array.data.iter().map(|candidate| candidate.logit).collect();
         let mut left = array;
         theirs.apply(&mut left);
-        let expected = left.data[left.selected as usize].id;
+        let expected = left.chosen().id;
         move || {
             for _ in 0..times() {
                 let token = Straight::new(&logits, Grid::F32).sample(ours.sampler());

@@ -29,8 +29,7 @@ fn new(seed: u64) -> Shared {
 }
 
 fn logits() -> Vec<f32> {
-    let array = Shape::Peaked.array(50_000, &mut Rng(41));
-    array.data.iter().map(|c| c.logit).collect()
+    Shape::Peaked.array(50_000, &mut Rng(41)).logits()
 }
 
 fn sample(sieve: Shared, logits: &[f32]) -> i32 {

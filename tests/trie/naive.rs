@@ -296,7 +296,7 @@ pub fn check_apply(sampler: &HostSampler, naive: &mut Naive, input: &Array, mode
         assert_eq!(candidate.logit.to_bits(), before.logit.to_bits());
     }
     if greedy {
-        let chosen = &output.data[output.selected as usize];
+        let chosen = output.chosen();
         assert_eq!(chosen.id, best.id);
     } else {
         assert_eq!(output.selected, -1);

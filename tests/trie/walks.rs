@@ -121,7 +121,7 @@ fn terminators_may_follow_a_value_that_begins_another() {
         let expected: &[i32] = if mode == 0x100 { &[8] } else { &[2, 7, 8] };
         assert_eq!(left, expected);
         if mode & 1 == LLAMA_SIEVE_TRIE_GREEDY {
-            assert_eq!(array.data[array.selected as usize].id, 8);
+            assert_eq!(array.chosen().id, 8);
         }
         assert!(is_active(&sampler));
         sampler.accept(8);

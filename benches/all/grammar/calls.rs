@@ -126,7 +126,7 @@ const PLACES: [(&str, &str); 3] = [
 pub fn fused(model: &Model, options: &Options, done: &mut dyn FnMut(Measurement)) {
     let n = model.n_vocab();
     let input = peaked(n, &mut Rng(71));
-    let logits: Vec<f32> = input.data.iter().map(|c| c.logit).collect();
+    let logits = input.logits();
     for (place, text) in PLACES {
         let name = format!("from logits: grammar {place}, top_k, top_p, min_p, temp, dist");
         if !options.wants(&name) {
