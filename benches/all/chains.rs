@@ -5,7 +5,7 @@
 use std::time::Instant;
 
 use half::bf16;
-use llama_sieve::ffi::chain::{llama_sieve_chain_sample_batch, llama_sieve_chain_sample_logits};
+use llama_sieve::ffi::chain::llama_sieve_chain_sample_batch;
 use llama_sieve::ffi::host::llama_h::llama_sampler;
 use llama_sieve::ffi::samplers::{
     llama_sieve_init_epsilon_cutoff, llama_sieve_init_eta_cutoff, llama_sieve_init_min_k,
@@ -244,7 +244,7 @@ fn copies(logits: &[f32], shape: &str, options: &Options, done: &mut dyn FnMut(M
         while begun.elapsed().as_secs_f64() < options.budget() || times[0].len() < 7 {
             for (i, (chain, times)) in chains.iter().zip(&mut times).enumerate() {
                 let token = match i {
-                    0 => sample(chain, logits),
+                    0 => chain.sample_logits(logits),
                     _ => host_path(chain, logits, &mut array),
                 };
                 chain.accept(token);
@@ -331,13 +331,6 @@ fn host_path(
     }
 }
 
-pub fn sample(chain: &HostSampler, logits: &[f32]) -> sys::llama_token {
-    // SAFETY: the chain lives, and has as many logits.
-    unsafe {
-        llama_sieve_chain_sample_logits(chain.as_ptr().cast(), logits.as_ptr(), logits.len() as i32)
-    }
-}
-
 /// Returns the medians, in microseconds, of this library, of the host and of one maximum. They take
 /// turns until `budget` seconds are over, but at least 7 times. Every pair of tokens is compared.
 ///
@@ -362,7 +355,7 @@ pub fn measure(
             times[2].push(floor(logits));
         }
         let start = thread_time();
-        let token = sample(ours, logits);
+        let token = ours.sample_logits(logits);
         if !alone {
             times[0].push(thread_time() - start);
         }
@@ -379,7 +372,7 @@ fn measure_both(sides: &[HostSampler; 2], logits: &[f32], budget: f64) -> [f64; 
     while begun.elapsed().as_secs_f64() < budget || times[2].len() < 7 {
         for (side, times) in sides.iter().zip(&mut times) {
             let start = thread_time();
-            sample(side, logits);
+            side.sample_logits(logits);
             times.push(thread_time() - start);
         }
         times[2].push(floor(logits));

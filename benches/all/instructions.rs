@@ -23,7 +23,7 @@ use llama_sieve::{simd, trace};
 use serde::{Deserialize, Serialize};
 use vendor_llama_cpp::sys;
 
-use crate::chains::{CUTS, sample};
+use crate::chains::CUTS;
 use crate::samplers::{ROWS, input};
 use crate::support::{Array, HostSampler};
 use crate::tokens;
@@ -133,10 +133,10 @@ pub fn apply_once() {
         for row in &CUTS {
             let [with, _] = (row.make)(N as i32);
             for _ in 0..3 {
-                sample(&with, &logits);
+                with.sample_logits(&logits);
             }
             measured(&mut || {
-                black_box(sample(&with, &logits));
+                black_box(with.sample_logits(&logits));
             });
         }
         measured(&mut || {

@@ -7,16 +7,12 @@
 //! loaded: the samplers are made from the texts of its tokens.
 
 use std::cell::OnceCell;
-use std::ffi::{CString, c_char};
 use std::fmt;
 use std::time::Instant;
 
 use llama_sieve::TokenData;
 use llama_sieve::candidates::Candidates;
-use llama_sieve::ffi::bans::{
-    LLAMA_SIEVE_BAN_FOLD_CASE, LLAMA_SIEVE_BAN_REGEX, llama_sieve_init_ban_strings,
-    llama_sieve_init_ban_strings_bias,
-};
+use llama_sieve::ffi::bans::{LLAMA_SIEVE_BAN_FOLD_CASE, LLAMA_SIEVE_BAN_REGEX};
 use llama_sieve::ffi::host::llama_h::llama_sampler;
 use llama_sieve::ffi::loops::llama_sieve_init_loop_breaker;
 use llama_sieve::sampler::Sampler;
@@ -29,7 +25,7 @@ use crate::grammar::{generated_texts, vocabulary};
 use crate::measure::thread_time;
 use crate::report::Measurement;
 use crate::support::arrays::Rng;
-use crate::support::{Array, HostSampler};
+use crate::support::{Array, HostSampler, ban_strings};
 
 /// The number of tokens that are timed together, since the clock is too coarse for one. The
 /// sequence is repeated, with a period that is longer than a loop breaker looks for.
@@ -41,7 +37,7 @@ const TEXTS: usize = 500;
 /// The texts of a vocabulary's tokens, texts to ban, and tokens whose text contains parts of these.
 pub struct World {
     pieces: Vec<Vec<u8>>,
-    texts: Vec<CString>,
+    texts: Vec<String>,
     tokens: Vec<i32>,
 }
 
@@ -114,10 +110,11 @@ impl World {
         while texts.len() < TEXTS {
             let part: Vec<i32> = (0..2 + rng.below(3)).map(|_| rng.below(n) as i32).collect();
             let parts_of = part.iter().map(|&token| &pieces[token as usize][..]);
-            let text = parts_of.collect::<Vec<_>>().concat();
             // Texts whose case is ignored must be UTF-8.
-            if std::str::from_utf8(&text).is_ok_and(|text| text.len() > 3 && !text.contains('\0')) {
-                texts.push(CString::new(text).expect("no NUL"));
+            let text = String::from_utf8(parts_of.collect::<Vec<_>>().concat());
+            let is_usable = |text: &String| text.len() > 3 && !text.contains('\0');
+            if let Some(text) = text.ok().filter(is_usable) {
+                texts.push(text);
                 parts.push(part);
             }
         }
@@ -138,12 +135,11 @@ impl World {
 
     /// The texts as regular expressions: with any number of spaces in place of one, and a digit
     /// instead of the last character.
-    fn patterns(&self) -> Vec<CString> {
-        let pattern = |text: &CString| {
-            let text = text.to_str().expect("texts are UTF-8");
+    fn patterns(&self) -> Vec<String> {
+        let pattern = |text: &String| {
             let mut parts: Vec<String> = text.chars().map(part).collect();
             parts.pop();
-            CString::new(parts.concat() + "[0-9]").expect("no NUL")
+            parts.concat() + "[0-9]"
         };
         self.texts.iter().map(pattern).collect()
     }
@@ -235,8 +231,8 @@ impl Vocabulary for World {
     }
 }
 
-fn bytes_of(texts: &[CString]) -> Vec<&[u8]> {
-    texts.iter().map(|text| text.to_bytes()).collect()
+fn bytes_of(texts: &[String]) -> Vec<&[u8]> {
+    texts.iter().map(String::as_bytes).collect()
 }
 
 fn some(made: Result<Option<BanStrings>, String>) -> BanStrings {
@@ -249,22 +245,12 @@ fn loop_breaker() -> *mut llama_sampler {
     unsafe { llama_sieve_init_loop_breaker(std::ptr::null()) }
 }
 
-fn bans(model: &Model, texts: &[CString], flags: u32) -> HostSampler {
-    let pointers: Vec<*const c_char> = texts.iter().map(|text| text.as_ptr()).collect();
-    let vocab = model.vocab().cast();
-    // SAFETY: a live vocabulary, and as many C strings as the number that is passed.
-    HostSampler::new(unsafe {
-        llama_sieve_init_ban_strings(vocab, pointers.as_ptr(), pointers.len(), flags)
-    })
+fn bans(model: &Model, texts: &[String], flags: u32) -> HostSampler {
+    ban_strings(model.vocab(), texts, flags, None)
 }
 
-fn biases(model: &Model, texts: &[CString], flags: u32) -> HostSampler {
-    let pointers: Vec<*const c_char> = texts.iter().map(|text| text.as_ptr()).collect();
-    let (vocab, n) = (model.vocab().cast(), pointers.len());
-    // SAFETY: a live vocabulary, and as many C strings as the number that is passed.
-    HostSampler::new(unsafe {
-        llama_sieve_init_ban_strings_bias(vocab, pointers.as_ptr(), n, flags, -5.0)
-    })
+fn biases(model: &Model, texts: &[String], flags: u32) -> HostSampler {
+    ban_strings(model.vocab(), texts, flags, Some(-5.0))
 }
 
 /// Returns the expression for a character of a text.

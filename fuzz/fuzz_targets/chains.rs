@@ -9,17 +9,11 @@
 mod support;
 
 use std::collections::HashSet;
-use std::ffi::CString;
 
 use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
-use llama_sieve::TokenData;
 use llama_sieve::errors::LLAMA_SIEVE_ERROR_NO_CANDIDATE;
-use llama_sieve::ffi::bans::{
-    LLAMA_SIEVE_BAN_FOLD_CASE, LLAMA_SIEVE_BAN_REGEX, llama_sieve_init_ban_strings,
-    llama_sieve_init_ban_strings_bias,
-};
-use llama_sieve::ffi::chain::{llama_sieve_chain_candidates, llama_sieve_chain_sample_logits};
+use llama_sieve::ffi::bans::{LLAMA_SIEVE_BAN_FOLD_CASE, LLAMA_SIEVE_BAN_REGEX};
 use llama_sieve::ffi::host::llama_h::llama_sampler;
 use llama_sieve::ffi::loops::{
     LLAMA_SIEVE_LOOP_BAN, LLAMA_SIEVE_LOOP_END, LLAMA_SIEVE_LOOP_FORCE,
@@ -30,6 +24,7 @@ use llama_sieve_fuzz::logits::{Logit, Number, Whole};
 use support::arrays::{Grid, Ids, Recipe, Rng, Shape};
 use support::compare::same;
 use support::family::{FAMILY, vocabulary};
+use support::straight::Straight;
 use support::{Array, HostSampler};
 use vendor_llama_cpp::sys;
 
@@ -353,23 +348,12 @@ fn ban_strings(texts: &[Banned], reading: Reading, bias: Option<f32>) -> *mut ll
         true => text.pattern(),
         false => text.text(reading.folds),
     };
-    let texts = texts.iter().take(8).map(text);
-    let texts: Vec<CString> = texts
-        .map(|text| CString::new(text).expect("no NUL"))
-        .collect();
-    let pointers: Vec<_> = texts.iter().map(|text| text.as_ptr()).collect();
+    let texts: Vec<Vec<u8>> = texts.iter().take(8).map(text).collect();
     let flags = u32::from(reading.folds) * LLAMA_SIEVE_BAN_FOLD_CASE
         + u32::from(reading.are_patterns) * LLAMA_SIEVE_BAN_REGEX;
-    let (vocab, strings, n) = (vocabulary().cast(), pointers.as_ptr(), pointers.len());
-    // SAFETY: the vocabulary lives as long as the process, the texts during the call.
-    let made = unsafe {
-        match bias {
-            Some(bias) => llama_sieve_init_ban_strings_bias(vocab, strings, n, flags, bias),
-            None => llama_sieve_init_ban_strings(vocab, strings, n, flags),
-        }
-    };
-    assert!(!made.is_null(), "refused: {texts:?}, {reading:?}");
-    made
+    support::ban_strings(vocabulary(), &texts, flags, bias)
+        .into_raw()
+        .cast()
 }
 
 impl Loop {
@@ -517,9 +501,8 @@ fn both_ways(chain: &HostSampler, input: &Array, tiled: bool) {
     let masked = |&x: &f32| if x.is_nan() { f32::NEG_INFINITY } else { x };
     let mut array = Array::of_logits(logits.iter().map(masked));
     one.apply(&mut array);
-    let smpl = other.as_ptr().cast();
-    // SAFETY: a live chain, and `n` logits.
-    let token = unsafe { llama_sieve_chain_sample_logits(smpl, logits.as_ptr(), n as i32) };
+    let straight = Straight::new(&logits, Grid::F32);
+    let token = straight.sample(&other);
     let selected = usize::try_from(array.selected).ok();
     let Some(chosen) = selected.and_then(|i| array.data.get(i)) else {
         return assert!(token < 0, "{token}, and the array has no choice");
@@ -528,11 +511,7 @@ fn both_ways(chain: &HostSampler, input: &Array, tiled: bool) {
         return assert_eq!(token, LLAMA_SIEVE_ERROR_NO_CANDIDATE, "of {n} logits");
     }
     assert_eq!(token, chosen.id, "of {n} logits");
-    let mut left = vec![TokenData::default(); array.data.len()];
-    // SAFETY: a live chain, as much room, and the logits are unchanged.
-    let count = unsafe { llama_sieve_chain_candidates(smpl, left.as_mut_ptr(), left.len()) };
-    assert_eq!(count as usize, left.len());
-    let left = array.with(&left);
+    let left = straight.left(&other, &array);
     if let Err(difference) = same(&left, &array) {
         panic!("from logits: {difference}");
     }

@@ -8,7 +8,7 @@ use llama_sieve::errors::LLAMA_SIEVE_ERROR_NO_CANDIDATE;
 use llama_sieve::ffi::bans::{
     LLAMA_SIEVE_BAN_FOLD_CASE, llama_sieve_init_ban_strings, llama_sieve_init_ban_strings_bias,
 };
-use llama_sieve::ffi::chain::{llama_sieve_chain_sample_batch, llama_sieve_chain_sample_logits};
+use llama_sieve::ffi::chain::llama_sieve_chain_sample_batch;
 use llama_sieve::ffi::loops::llama_sieve_init_loop_breaker;
 use llama_sieve::ffi::samplers as sieve;
 use llama_sieve::ffi::samplers::{llama_sieve_init_dist, llama_sieve_init_top_k};
@@ -16,14 +16,8 @@ use vendor_llama_cpp::sys;
 
 /// Samples a token from these logits with a chain.
 fn sample_logits(chain: &HostSampler, logits: &[f32]) {
-    let token = token_of(chain, logits);
+    let token = chain.sample_logits(logits);
     assert!(token >= 0, "{}", llama_sieve::last_error::get());
-}
-
-fn token_of(chain: &HostSampler, logits: &[f32]) -> i32 {
-    let (chain, n) = (chain.as_ptr().cast(), logits.len() as i32);
-    // SAFETY: a live chain and `n` logits.
-    unsafe { llama_sieve_chain_sample_logits(chain, logits.as_ptr(), n) }
 }
 
 #[test]
@@ -229,7 +223,7 @@ fn no_drop_in_allocates_after_a_copy() {
             let source = chain.clone();
             let array = Shape::Peaked.array(N.min(member.max_size), &mut rng);
             let logits = array.logits();
-            if token_of(&chain.clone(), &logits) == LLAMA_SIEVE_ERROR_NO_CANDIDATE {
+            if chain.clone().sample_logits(&logits) == LLAMA_SIEVE_ERROR_NO_CANDIDATE {
                 continue;
             }
             let sample = |mut array: Array| {
@@ -275,7 +269,7 @@ fn no_chain_allocates_after_warm_up() {
             }
             // A tiny temperature may leave no candidate, which is reported by a message.
             made += all.len();
-            all.retain(|logits| token_of(&chain, logits) != LLAMA_SIEVE_ERROR_NO_CANDIDATE);
+            all.retain(|logits| chain.sample_logits(logits) != LLAMA_SIEVE_ERROR_NO_CANDIDATE);
             kept += all.len();
             for _ in 0..3 {
                 all.iter().for_each(|logits| sample_logits(&chain, logits));

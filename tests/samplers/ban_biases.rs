@@ -1,32 +1,18 @@
 //! Tests biased texts on vocabularies of llama.cpp, against their definition: a comparison of the
 //! text's end with every prefix of every biased text.
 
-use std::ffi::{CString, c_char};
+use std::ffi::c_char;
 
 use llama_sieve::ffi::bans::{
     LLAMA_SIEVE_BAN_FOLD_CASE, LLAMA_SIEVE_BAN_REGEX, llama_sieve_ban_rewind,
     llama_sieve_init_ban_strings_bias,
 };
-use llama_sieve::ffi::chain::llama_sieve_chain_sample_logits;
 use llama_sieve::ffi::samplers::llama_sieve_init_greedy;
 use llama_sieve::last_error;
 use vendor_llama_cpp::Model;
 
 use super::bans::{Vocabulary, appears, folded};
-use crate::support::{Array, HostSampler, Rng, fresh_rng, trained_model};
-
-fn sampler(vocabulary: &Vocabulary, texts: &[Vec<u8>], flags: u32, bias: f32) -> HostSampler {
-    let texts: Vec<CString> = texts
-        .iter()
-        .map(|text| CString::new(text.clone()).expect("no NUL"))
-        .collect();
-    let pointers: Vec<*const c_char> = texts.iter().map(|text| text.as_ptr()).collect();
-    let (vocab, n) = (vocabulary.model.vocab().cast(), pointers.len());
-    // SAFETY: a live vocabulary, and as many strings as the call is told.
-    HostSampler::new(unsafe {
-        llama_sieve_init_ban_strings_bias(vocab, pointers.as_ptr(), n, flags, bias)
-    })
-}
+use crate::support::{Array, HostSampler, Rng, ban_strings, fresh_rng, trained_model};
 
 /// Returns the lengths of the prefixes of a text: each byte, or each character if `folds`.
 fn lengths(text: &[u8], folds: bool) -> Vec<usize> {
@@ -61,7 +47,7 @@ fn follow(vocabulary: &Vocabulary, n_tokens: usize, flags: u32, rng: &mut Rng) {
     let bias = rng.pick(&[-8.0_f32, -0.3, 2.5]);
     let texts: Vec<Vec<u8>> = (0..100).map(|_| vocabulary.text(rng, folds)).collect();
     let biased: Vec<Vec<u8>> = texts.iter().map(|text| folded(text, folds)).collect();
-    let ours = sampler(vocabulary, &texts, flags, bias);
+    let ours = ban_strings(vocabulary.model.vocab(), &texts, flags, Some(bias));
     assert_eq!(ours.name(), "ban-strings-bias");
     let greedy = HostSampler::new(llama_sieve_init_greedy());
     let chain = HostSampler::chain(vec![ours.clone(), greedy]);
@@ -81,10 +67,7 @@ fn follow(vocabulary: &Vocabulary, n_tokens: usize, flags: u32, rng: &mut Rng) {
             assert_eq!(array.data[token].logit, *logit, "{about:x?}");
         }
         let largest = (0..n).max_by(|&a, &b| expected[a].total_cmp(&expected[b]).then(b.cmp(&a)));
-        // SAFETY: a live chain, and as many logits as the call is told.
-        let token = unsafe {
-            llama_sieve_chain_sample_logits(chain.as_ptr().cast(), logits.as_ptr(), n as i32)
-        };
+        let token = chain.sample_logits(&logits);
         assert_eq!(Some(token as usize), largest, "{}", last_error::get());
         let wanted = &texts[rng.below(texts.len())];
         let from = rng.below(wanted.len());

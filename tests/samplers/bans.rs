@@ -7,14 +7,15 @@ use llama_sieve::ffi::bans::{
     LLAMA_SIEVE_BAN_FOLD_CASE, LLAMA_SIEVE_BAN_REGEX, llama_sieve_ban_rewind,
     llama_sieve_init_ban_strings,
 };
-use llama_sieve::ffi::chain::llama_sieve_chain_sample_logits;
 use llama_sieve::ffi::samplers::llama_sieve_init_dist;
 use llama_sieve::last_error;
 use test_crates::regex;
 use vendor_llama_cpp::test_vocabulary::Kind;
 use vendor_llama_cpp::{Model, TestVocabulary, sys};
 
-use crate::support::{Array, HostSampler, Rng, fresh_rng, number_from_env, trained_model};
+use crate::support::{
+    Array, HostSampler, Rng, ban_strings, fresh_rng, number_from_env, trained_model,
+};
 
 /// A vocabulary, with the texts of its tokens as hosts display them.
 pub struct Vocabulary {
@@ -86,16 +87,7 @@ impl Vocabulary {
 }
 
 pub fn sampler(vocabulary: &Vocabulary, texts: &[Vec<u8>], flags: u32) -> HostSampler {
-    let texts: Vec<CString> = texts
-        .iter()
-        .map(|text| CString::new(text.clone()).expect("no NUL"))
-        .collect();
-    let pointers: Vec<*const c_char> = texts.iter().map(|text| text.as_ptr()).collect();
-    let vocab = vocabulary.model.vocab().cast();
-    // SAFETY: a live vocabulary, and as many strings as the call is told.
-    HostSampler::new(unsafe {
-        llama_sieve_init_ban_strings(vocab, pointers.as_ptr(), pointers.len(), flags)
-    })
+    ban_strings(vocabulary.model.vocab(), texts, flags, None)
 }
 
 /// Folds the case of ASCII letters and "é" if `folds`. The texts of these tests have no other
@@ -191,10 +183,7 @@ fn generate(vocabulary: &Vocabulary, n_tokens: usize, flags: u32, rng: &mut Rng)
             compared += 1;
             least = least.min(masked.iter().filter(|&&masked| !masked).count());
         }
-        // SAFETY: a live chain, and as many logits as the call is told.
-        let token = unsafe {
-            llama_sieve_chain_sample_logits(chain.as_ptr().cast(), logits.as_ptr(), n as i32)
-        };
+        let token = chain.sample_logits(&logits);
         assert!(token >= 0, "{}", last_error::get());
         let before = folded(&written, folds).len();
         written.extend_from_slice(&vocabulary.pieces[token as usize]);
@@ -297,10 +286,7 @@ fn generate_with_patterns(vocabulary: &Vocabulary, n_tokens: usize, folds: bool,
             }
         }
         let logits: Vec<f32> = (0..n).map(|_| rng.range(-1.0, 1.0)).collect();
-        // SAFETY: a live chain, and as many logits as the call is told.
-        let token = unsafe {
-            llama_sieve_chain_sample_logits(chain.as_ptr().cast(), logits.as_ptr(), n as i32)
-        };
+        let token = chain.sample_logits(&logits);
         assert!(token >= 0, "{}", last_error::get());
         written.extend_from_slice(&vocabulary.pieces[token as usize]);
         assert!(!matches(&written), "{written:x?}");

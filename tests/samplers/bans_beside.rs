@@ -6,7 +6,6 @@ use std::ffi::CString;
 
 use llama_sieve::errors::LLAMA_SIEVE_ERROR_NO_CANDIDATE;
 use llama_sieve::ffi::bans::LLAMA_SIEVE_BAN_FOLD_CASE;
-use llama_sieve::ffi::chain::llama_sieve_chain_sample_logits;
 use llama_sieve::ffi::grammar::llama_sieve_init_grammar;
 use llama_sieve::ffi::grammar::schema::{LLAMA_SIEVE_JSON_COMPACT, llama_sieve_init_json_schema};
 use llama_sieve::ffi::samplers::llama_sieve_init_dist;
@@ -145,10 +144,7 @@ fn walk(vocabulary: &Vocabulary, language: &Language, rng: &mut Rng, seen: &mut 
         left.sort_unstable();
         let text = String::from_utf8_lossy(&written);
         assert_eq!(left, allowed, "behind {text:?}, {banned:x?}");
-        // SAFETY: a live chain, and as many logits as the call is told.
-        let token = unsafe {
-            llama_sieve_chain_sample_logits(chain.as_ptr().cast(), logits.as_ptr(), n as i32)
-        };
+        let token = chain.sample_logits(&logits);
         if allowed.is_empty() {
             assert_eq!(token, LLAMA_SIEVE_ERROR_NO_CANDIDATE, "behind {text:?}");
             let told = last_error::get();

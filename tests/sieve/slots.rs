@@ -1,18 +1,14 @@
 //! Compares samplers in the slots of a sieve with the same samplers in a chain of llama.cpp, and
 //! tests their saved states.
 
-use std::ffi::c_char;
-
 use crate::stages::{built_in, random_logits, random_params};
 use crate::states::seal;
 use crate::support::arrays::{Array, Rng};
 use crate::support::compare::same;
 use crate::support::family::vocabulary;
-use crate::support::{HostSampler, fresh_rng, number_from_env, replay};
+use crate::support::{HostSampler, ban_strings, fresh_rng, number_from_env, replay};
 use llama_sieve::errors::*;
-use llama_sieve::ffi::bans::{
-    LLAMA_SIEVE_BAN_FOLD_CASE, llama_sieve_init_ban_strings, llama_sieve_init_ban_strings_bias,
-};
+use llama_sieve::ffi::bans::LLAMA_SIEVE_BAN_FOLD_CASE;
 use llama_sieve::ffi::grammar::schema::{LLAMA_SIEVE_JSON_COMPACT, llama_sieve_init_json_schema};
 use llama_sieve::ffi::loops::*;
 use llama_sieve::ffi::samplers::*;
@@ -29,21 +25,13 @@ fn n_vocab() -> usize {
     unsafe { sys::llama_vocab_n_tokens(vocabulary()) as usize }
 }
 
-fn bans(flags: u32) -> HostSampler {
-    let texts = [c"the", c"e", c"LORD", c"and he", c" a"].map(std::ffi::CStr::as_ptr);
-    let texts: &[*const c_char] = &texts;
-    let vocab = vocabulary().cast();
-    // SAFETY: a live vocabulary, and as many strings as the call is told.
-    HostSampler::new(unsafe { llama_sieve_init_ban_strings(vocab, texts.as_ptr(), 5, flags) })
-}
-
-fn biases(flags: u32) -> HostSampler {
-    let texts = [c"the", c"e", c"LORD", c"and he", c" a"].map(std::ffi::CStr::as_ptr);
-    let (texts, vocab): (&[*const c_char], _) = (&texts, vocabulary().cast());
-    // SAFETY: a live vocabulary, and as many strings as the call is told.
-    HostSampler::new(unsafe {
-        llama_sieve_init_ban_strings_bias(vocab, texts.as_ptr(), 5, flags, -9.0)
-    })
+fn bans(flags: u32, bias: Option<f32>) -> HostSampler {
+    ban_strings(
+        vocabulary(),
+        &["the", "e", "LORD", "and he", " a"],
+        flags,
+        bias,
+    )
 }
 
 /// Returns a loop breaker for which three equal tokens are a repetition.
@@ -74,8 +62,8 @@ fn any_sampler(rng: &mut Rng) -> HostSampler {
         5 => HostSampler::new(llama_sieve_init_min_k(rng.pick(&[0.0, 100.0]))),
         6 => HostSampler::new(llama_sieve_init_tail_free(0.9, 1)),
         7 => HostSampler::new(llama_sieve_init_quadratic(p, rng.pick(&[1.0, 2.0, 5.0]))),
-        8 => bans(rng.pick(&[0, LLAMA_SIEVE_BAN_FOLD_CASE])),
-        9 => biases(rng.pick(&[0, LLAMA_SIEVE_BAN_FOLD_CASE])),
+        8 => bans(rng.pick(&[0, LLAMA_SIEVE_BAN_FOLD_CASE]), None),
+        9 => bans(rng.pick(&[0, LLAMA_SIEVE_BAN_FOLD_CASE]), Some(-9.0)),
         10 => loop_breaker(rng.pick(&[0, 1]), &[]),
         11 => loop_breaker(LLAMA_SIEVE_LOOP_FORCE, &[3, 500, 7]),
         _ => loop_breaker(LLAMA_SIEVE_LOOP_END, &[]),
@@ -291,10 +279,10 @@ fn text(sieve: &Handled, positions: std::ops::Range<u64>) -> Vec<i32> {
 #[test]
 fn samplers_go_on_where_they_were() {
     let samplers = [
-        bans(0),
-        bans(LLAMA_SIEVE_BAN_FOLD_CASE),
-        biases(0),
-        biases(LLAMA_SIEVE_BAN_FOLD_CASE),
+        bans(0, None),
+        bans(LLAMA_SIEVE_BAN_FOLD_CASE, None),
+        bans(0, Some(-9.0)),
+        bans(LLAMA_SIEVE_BAN_FOLD_CASE, Some(-9.0)),
         loop_breaker(LLAMA_SIEVE_LOOP_BAN, &[]),
         loop_breaker(LLAMA_SIEVE_LOOP_TEMPERATURE, &[]),
         loop_breaker(LLAMA_SIEVE_LOOP_FORCE, &[3, 4, 5, 6, 8, 9, 10]),
@@ -338,17 +326,12 @@ fn a_state_of_other_samplers_is_refused() {
         let samplers: Vec<HostSampler> = sampler.into_iter().collect();
         Handled::new(&params, &samplers, &[64])
     };
-    let one_text = || {
-        let text = c"the".as_ptr();
-        let vocab = vocabulary().cast();
-        // SAFETY: a live vocabulary, and one string.
-        HostSampler::new(unsafe { llama_sieve_init_ban_strings(vocab, &raw const text, 1, 0) })
-    };
+    let one_text = || ban_strings(vocabulary(), &["the"], 0, None);
     let all = [
         of(None),
-        of(Some(bans(0))),
-        of(Some(bans(LLAMA_SIEVE_BAN_FOLD_CASE))),
-        of(Some(biases(0))),
+        of(Some(bans(0, None))),
+        of(Some(bans(LLAMA_SIEVE_BAN_FOLD_CASE, None))),
+        of(Some(bans(0, Some(-9.0)))),
         of(Some(one_text())),
         of(Some(loop_breaker(0, &[]))),
         // SAFETY: NULL is allowed.
@@ -373,7 +356,7 @@ fn a_state_of_other_samplers_is_refused() {
 fn every_sealed_change_is_an_error_or_another_state() {
     let forced = [3, 4, 5];
     let samplers = [
-        bans(LLAMA_SIEVE_BAN_FOLD_CASE),
+        bans(LLAMA_SIEVE_BAN_FOLD_CASE, None),
         loop_breaker(LLAMA_SIEVE_LOOP_FORCE, &forced),
     ];
     let params = Params {

@@ -9,12 +9,14 @@ pub mod orders;
 pub mod sizes;
 pub mod straight;
 
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::Write;
 use std::mem::ManuallyDrop;
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
+use llama_sieve::ffi::bans::{llama_sieve_init_ban_strings, llama_sieve_init_ban_strings_bias};
+use llama_sieve::ffi::chain::llama_sieve_chain_sample_logits;
 use vendor_llama_cpp::sys;
 
 pub use arrays::{Array, Grid, Rng};
@@ -124,6 +126,13 @@ impl HostSampler {
         (token, array)
     }
 
+    /// Returns the token that this chain selects straight from the logits, or an error.
+    pub fn sample_logits(&self, logits: &[f32]) -> i32 {
+        let (chain, n) = (self.0.cast(), logits.len() as i32);
+        // SAFETY: a live chain and `n` logits.
+        unsafe { llama_sieve_chain_sample_logits(chain, logits.as_ptr(), n) }
+    }
+
     pub fn sample(&self, ctx: *mut sys::llama_context) -> i32 {
         // SAFETY: the sampler and the context live, and the context has logits.
         unsafe { sys::llama_sampler_sample(self.0, ctx, -1) }
@@ -142,6 +151,26 @@ impl Drop for HostSampler {
         // SAFETY: owned by this handle alone.
         unsafe { sys::llama_sampler_free(self.0) };
     }
+}
+
+/// Returns a sampler that bans texts or patterns, or adds a bias to texts.
+pub fn ban_strings(
+    vocab: *const sys::llama_vocab,
+    texts: &[impl AsRef<[u8]>],
+    flags: u32,
+    bias: Option<f32>,
+) -> HostSampler {
+    let texts = texts.iter().map(|text| CString::new(text.as_ref()));
+    let texts: Vec<CString> = texts.map(|text| text.expect("no NUL")).collect();
+    let pointers: Vec<_> = texts.iter().map(|text| text.as_ptr()).collect();
+    let (vocab, strings, n) = (vocab.cast(), pointers.as_ptr(), pointers.len());
+    // SAFETY: a live vocabulary, and as many strings as the calls are told.
+    HostSampler::new(unsafe {
+        match bias {
+            Some(bias) => llama_sieve_init_ban_strings_bias(vocab, strings, n, flags, bias),
+            None => llama_sieve_init_ban_strings(vocab, strings, n, flags),
+        }
+    })
 }
 
 /// Calls a constructor of both sides with the same arguments.

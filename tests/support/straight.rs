@@ -33,13 +33,13 @@ impl<'l> Straight<'l> {
 
     /// Returns the token that the chain selects, or an error.
     pub fn sample(&self, chain: &HostSampler) -> i32 {
-        let (chain, n) = (chain.as_ptr().cast(), self.logits.len() as i32);
+        let (smpl, n) = (chain.as_ptr().cast(), self.logits.len() as i32);
         // SAFETY: a live chain and `n` logits.
         unsafe {
             match self.grid {
-                Grid::F16 => llama_sieve_chain_sample_f16(chain, self.halves.as_ptr(), n),
-                Grid::Bf16 => llama_sieve_chain_sample_bf16(chain, self.halves.as_ptr(), n),
-                _ => llama_sieve_chain_sample_logits(chain, self.logits.as_ptr(), n),
+                Grid::F16 => llama_sieve_chain_sample_f16(smpl, self.halves.as_ptr(), n),
+                Grid::Bf16 => llama_sieve_chain_sample_bf16(smpl, self.halves.as_ptr(), n),
+                _ => chain.sample_logits(self.logits),
             }
         }
     }

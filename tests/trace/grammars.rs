@@ -1,7 +1,7 @@
 //! The record of a grammar: what it expected, what it forced, and where it waited for its trigger.
 //! If texts are left out, so are the expected and the forced ones.
 
-use llama_sieve::ffi::chain::{llama_sieve_chain_sample, llama_sieve_chain_sample_logits};
+use llama_sieve::ffi::chain::llama_sieve_chain_sample;
 use llama_sieve::ffi::grammar::between::llama_sieve_grammar_forced;
 use llama_sieve::ffi::grammar::lazy::llama_sieve_init_grammar_lazy;
 use llama_sieve::ffi::grammar::llama_sieve_init_grammar;
@@ -54,11 +54,8 @@ fn sample(grammar: *mut llama_sampler, model: &Model, wanted: &[i32]) {
     for &wanted in wanted {
         let mut logits = vec![0.0; model.n_vocab()];
         logits[wanted as usize] = 9.0;
-        let (smpl, n) = (chain.as_ptr().cast(), logits.len() as i32);
-        // SAFETY: the chain lives, and there are that many logits.
-        let token = unsafe { llama_sieve_chain_sample_logits(smpl, logits.as_ptr(), n) };
-        assert_eq!(token, wanted);
-        chain.accept(token);
+        assert_eq!(chain.sample_logits(&logits), wanted);
+        chain.accept(wanted);
     }
 }
 

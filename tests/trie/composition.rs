@@ -5,8 +5,7 @@
 use std::ffi::{CStr, CString};
 
 use crate::naive::*;
-use crate::support::{Array, HostSampler, Rng, fresh_rng, replay, trained_model};
-use llama_sieve::ffi::bans::llama_sieve_init_ban_strings;
+use crate::support::{Array, HostSampler, Rng, ban_strings, fresh_rng, replay, trained_model};
 use llama_sieve::ffi::grammar::lazy::llama_sieve_init_grammar_lazy_patterns;
 use llama_sieve::ffi::grammar::llama_sieve_init_grammar;
 use llama_sieve::ffi::host::llama_h::llama_sampler;
@@ -87,17 +86,6 @@ impl World {
             }
         };
         HostSampler::new(made)
-    }
-
-    fn bans(&self, texts: &[&str]) -> HostSampler {
-        let texts = texts.iter().map(|&text| CString::new(text));
-        let texts: Vec<CString> = texts.map(|text| text.expect("no NUL")).collect();
-        let pointers: Vec<_> = texts.iter().map(|text| text.as_ptr()).collect();
-        let vocab = self.model.vocab().cast();
-        // SAFETY: a vocabulary that outlives the call, and as many C strings as the call is told.
-        HostSampler::new(unsafe {
-            llama_sieve_init_ban_strings(vocab, pointers.as_ptr(), pointers.len(), 0)
-        })
     }
 
     /// Returns the value that a chain of a trie and bans writes, or `None` if all tokens that the
@@ -459,7 +447,11 @@ fn with_banned_texts_a_value_without_them_is_written() {
                     if mode == MODES[2] && !first {
                         continue;
                     }
-                    let chain = chain(first, world.trie(mode), world.bans(texts));
+                    let chain = chain(
+                        first,
+                        world.trie(mode),
+                        ban_strings(world.model.vocab(), texts, 0, None),
+                    );
                     let at = format!("{}: mode {mode:#x}, {first}, {round}, {texts:?}", replay());
                     match world.write_one(&chain, texts, mode, &mut rng, &at) {
                         Some(value) => {
