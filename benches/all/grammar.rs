@@ -41,7 +41,8 @@ fn ours(model: &Model, text: &str) -> HostSampler {
     })
 }
 
-fn theirs(model: &Model, text: &str) -> HostSampler {
+/// Returns the built-in grammar of a text.
+pub fn theirs(model: &Model, text: &str) -> HostSampler {
     let text = CString::new(text).expect("no NUL");
     // SAFETY: the vocabulary lives, both texts are C strings.
     HostSampler::new(unsafe {
@@ -276,8 +277,7 @@ fn walks_of_both(model: &Model, text: &str, input: &Array) -> [Vec<f64>; 2] {
             refill(&mut b, &logits);
             times[1].push(timed(|| theirs.apply(&mut b)).0);
             assert_eq!(a, b, "the two sides differ");
-            let allowed = a.data.iter().filter(|c| c.logit > f32::NEG_INFINITY);
-            let Some(token) = step(model, allowed.map(|c| c.id), &mut rng) else {
+            let Some(token) = step(model, a.allowed().into_iter(), &mut rng) else {
                 break;
             };
             ours.accept(token);

@@ -5,9 +5,10 @@ use std::ffi::CString;
 use std::hint::black_box;
 
 use llama_sieve::ffi::trie::*;
-use vendor_llama_cpp::{Model, sys, test_model};
+use vendor_llama_cpp::{Model, test_model};
 
 use crate::Options;
+use crate::grammar::theirs;
 use crate::measure::{self, floor, median};
 use crate::report::Measurement;
 use crate::support::arrays::{Rng, peaked};
@@ -52,16 +53,11 @@ fn trie_of(model: &Model, json: &str, mode: i32) -> HostSampler {
 
 fn grammar_of(model: &Model, names: &[String]) -> HostSampler {
     let quoted: Vec<String> = names.iter().map(|name| format!("\"{name}\"")).collect();
-    let text = CString::new(format!("root ::= {}", quoted.join(" | "))).expect("no NUL");
-    // SAFETY: the vocabulary lives, both texts are C strings.
-    HostSampler::new(unsafe {
-        sys::llama_sampler_init_grammar(model.vocab(), text.as_ptr(), c"root".as_ptr())
-    })
+    theirs(model, &format!("root ::= {}", quoted.join(" | ")))
 }
 
 fn allowed(array: &Array) -> Vec<i32> {
-    let allowed = array.data.iter().filter(|c| c.logit > f32::NEG_INFINITY);
-    let mut ids: Vec<i32> = allowed.map(|c| c.id).collect();
+    let mut ids = array.allowed();
     ids.sort_unstable();
     ids
 }

@@ -386,22 +386,10 @@ impl Loop {
 }
 
 fn logit_bias(biases: &[(i16, Logit)]) -> Both {
-    let biases: Vec<_> = biases
-        .iter()
-        .map(|&(token, bias)| sys::llama_logit_bias {
-            token: i32::from(token),
-            bias: bias.value(),
-        })
-        .collect();
-    let n = biases.len() as i32;
-    // SAFETY: `n` biases, copied by both.
-    unsafe {
-        (
-            "logit_bias",
-            sieve::llama_sieve_init_logit_bias(0, n, biases.as_ptr().cast()),
-            Some(sys::llama_sampler_init_logit_bias(0, n, biases.as_ptr())),
-        )
-    }
+    let biases = biases.iter();
+    let biases: Vec<(i32, f32)> = biases.map(|&(token, bias)| (token.into(), bias.value())).collect();
+    let [ours, theirs] = support::logit_biases(0, &biases).map(HostSampler::into_raw);
+    ("logit_bias", ours.cast(), Some(theirs))
 }
 
 fn dry(multiplier: f32, base: f32, allowed: i32, last_n: i32, breakers: &[Breaker]) -> Both {

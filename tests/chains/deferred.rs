@@ -11,10 +11,8 @@ use crate::support::arrays::Rng;
 use crate::support::compare::same;
 use crate::support::family::Member;
 use crate::support::straight::{Straight, left_by_built_ins};
-use crate::support::{Grid, HostSampler, both, fresh_rng, number_from_env, replay};
+use crate::support::{Grid, HostSampler, both, fresh_rng, logit_biases, number_from_env, replay};
 use llama_sieve::errors::{LLAMA_SIEVE_ERROR_INVALID, LLAMA_SIEVE_ERROR_NO_CANDIDATE};
-use llama_sieve::ffi::samplers as sieve;
-use vendor_llama_cpp::sys;
 
 const TOKENS: usize = 8;
 
@@ -199,16 +197,7 @@ impl Chains {
                 };
                 biases.push((rng.below(self.n) as i32, bias));
             }
-            let to_sys = |&(token, bias): &(i32, f32)| sys::llama_logit_bias { token, bias };
-            let biases: Vec<_> = biases.iter().map(to_sys).collect();
-            let (count, of) = (biases.len() as i32, biases.as_ptr());
-            // SAFETY: the biases are as many as the calls are told, and live during the calls.
-            let members = unsafe {
-                let ours = sieve::llama_sieve_init_logit_bias(n, count, of.cast());
-                let theirs = sys::llama_sampler_init_logit_bias(n, count, of);
-                [HostSampler::new(ours), HostSampler::new(theirs)]
-            };
-            self.add("logit_bias", members);
+            self.add("logit_bias", logit_biases(n, &biases));
         }
         if rng.chance(0.3) {
             let members = both!(
@@ -290,11 +279,9 @@ impl Chains {
         let members = match rng.below(20) {
             0 => both!(llama_sieve_init_greedy, llama_sampler_init_greedy),
             1 => {
-                let ours = sieve::llama_sieve_init_dist(seed);
-                // SAFETY: a constructor without preconditions.
-                let theirs = unsafe { sys::llama_sampler_init_dist(seed) };
                 // A member that reads the candidates after a choice.
-                self.add("dist", [HostSampler::new(ours), HostSampler::new(theirs)]);
+                let dist = both!(llama_sieve_init_dist, llama_sampler_init_dist; seed);
+                self.add("dist", dist);
                 both!(llama_sieve_init_temp, llama_sampler_init_temp; 0.5)
             }
             _ => both!(llama_sieve_init_dist, llama_sampler_init_dist; seed),

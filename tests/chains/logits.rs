@@ -11,7 +11,7 @@ use crate::support::arrays::{Array, ODD_SIZES, Recipe, Rng, odd_logits};
 use crate::support::compare::same;
 use crate::support::family::{FAMILY, Member, vocabulary};
 use crate::support::straight::{Straight, left_by_built_ins};
-use crate::support::{Grid, HostSampler, fresh_rng, number_from_env, replay};
+use crate::support::{Grid, HostSampler, fresh_rng, logit_biases, number_from_env, replay};
 use llama_sieve::ffi::chain::*;
 use llama_sieve::ffi::grammar::llama_sieve_init_grammar;
 use llama_sieve::ffi::library::*;
@@ -454,13 +454,8 @@ fn where_a_banned_candidate_is_chosen_there_is_no_token() {
                     chains.add_both(ours, theirs, "grammar");
                 }
                 false => {
-                    let ban = sys::llama_logit_bias {
-                        token: largest,
-                        bias: f32::NEG_INFINITY,
-                    };
-                    let ban =
-                        || HostSampler::new(sys::llama_sampler_init_logit_bias(n as i32, 1, &ban));
-                    chains.add_both(ban(), ban(), "bias");
+                    let [_, ban] = logit_biases(n as i32, &[(largest, f32::NEG_INFINITY)]);
+                    chains.add_both(ban.clone(), ban, "bias");
                 }
             }
         }

@@ -212,11 +212,7 @@ pub fn check_dead(pair: &Pair, vocabulary: &Vocabulary) -> Result<(), String> {
     let mut rng = Rng(1);
     let mut left = array(others.take(3), &mut rng);
     pair.ours.apply(&mut left);
-    let finite = left
-        .data
-        .iter()
-        .filter(|candidate| candidate.logit > f32::NEG_INFINITY);
-    let finite: Vec<i32> = finite.map(|candidate| candidate.id).collect();
+    let finite = left.allowed();
     if finite != vocabulary.eog[..1] {
         return Err(format!("dead, and {finite:?} is left of others"));
     }

@@ -139,8 +139,7 @@ fn walk(vocabulary: &Vocabulary, language: &Language, rng: &mut Rng, seen: &mut 
         let mut array = Array::of_logits(logits.iter().copied());
         both.apply(&mut array);
         assert_eq!(array.data.len(), n);
-        let left = array.data.iter().filter(|c| c.logit > f32::NEG_INFINITY);
-        let mut left: Vec<i32> = left.map(|c| c.id).collect();
+        let mut left = array.allowed();
         left.sort_unstable();
         let text = String::from_utf8_lossy(&written);
         assert_eq!(left, allowed, "behind {text:?}, {banned:x?}");

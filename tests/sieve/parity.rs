@@ -8,7 +8,9 @@ use crate::stages::built_in;
 use crate::support::arrays::{Array, Recipe, Rng, Shape};
 use crate::support::compare::same;
 use crate::support::family::vocabulary;
-use crate::support::{HostSampler, fresh_rng, number_from_env, replay, trained_model};
+use crate::support::{
+    HostSampler, fresh_rng, logit_biases, number_from_env, replay, trained_model,
+};
 use llama_sieve::TokenData;
 use llama_sieve::ffi::sieve::*;
 use llama_sieve::sieve::{Error, Method, Mode, Order, Params, RngKind, Sieve, Stage};
@@ -16,11 +18,6 @@ use vendor_llama_cpp::{Context, Model, sys};
 
 /// Returns the chain of built-ins for the stages, in the order of the parameters.
 fn built_in_chain(params: &Params, n_vocab: i32) -> HostSampler {
-    let bias: Vec<sys::llama_logit_bias> = params
-        .bias
-        .iter()
-        .map(|&(token, bias)| sys::llama_logit_bias { token, bias })
-        .collect();
     let filters = [
         Stage::TopK,
         Stage::Typical,
@@ -35,15 +32,10 @@ fn built_in_chain(params: &Params, n_vocab: i32) -> HostSampler {
         Order::TempLast => stages.len(),
     };
     stages.insert(place, Stage::Temperature);
-    let n = bias.len() as i32;
-    // SAFETY: constructors without preconditions; the biases are copied.
-    let (bias, dist) = unsafe {
-        (
-            sys::llama_sampler_init_logit_bias(n_vocab, n, bias.as_ptr()),
-            sys::llama_sampler_init_dist(params.seed as u32),
-        )
-    };
-    let mut members = vec![HostSampler::new(bias)];
+    let [_, bias] = logit_biases(n_vocab, &params.bias);
+    // SAFETY: a constructor without preconditions.
+    let dist = unsafe { sys::llama_sampler_init_dist(params.seed as u32) };
+    let mut members = vec![bias];
     members.extend(stages.iter().map(|stage| built_in(stage, params, n_vocab)));
     members.push(HostSampler::new(dist));
     HostSampler::chain(members)

@@ -124,6 +124,12 @@ impl Array {
         self.data.iter().map(|c| c.logit).collect()
     }
 
+    /// Returns the ids of the candidates above minus infinity.
+    pub fn allowed(&self) -> Vec<i32> {
+        let allowed = self.data.iter().filter(|c| c.logit > f32::NEG_INFINITY);
+        allowed.map(|c| c.id).collect()
+    }
+
     pub fn ids(&self) -> Vec<i32> {
         self.data.iter().map(|c| c.id).collect()
     }

@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use llama_sieve::ffi::samplers as sieve;
 use vendor_llama_cpp::{Model, sys};
 
-use super::{HostSampler, Rng, both};
+use super::{HostSampler, Rng, both, logit_biases};
 
 /// Both sides of one sampler with equal parameters.
 pub struct Pair {
@@ -324,31 +324,23 @@ fn dry(rng: &mut Rng, _n_vocab: i32, beyond: bool) -> Pair {
 fn logit_bias(rng: &mut Rng, n_vocab: i32, beyond: bool) -> Pair {
     let n = rng.pick(&[0, 1, 3, 20, 200]);
     let large = if beyond { 100.0 } else { 2.0 };
-    let biases: Vec<sys::llama_logit_bias> = (0..n)
-        .map(|_| sys::llama_logit_bias {
-            // Few tokens, so that some occur twice, and some outside the vocabulary.
-            token: rng.pick(&[
-                rng.clone().below(40) as i32,
-                rng.clone().below(9000) as i32,
-                -1,
-                i32::MAX,
-            ]),
-            bias: rng.pick(&[1.0, -3.5, large, f32::NEG_INFINITY, 0.25]) + rng.range(0.0, 1.0),
-        })
-        .collect();
-    // SAFETY: `n` biases, copied by both.
-    let (ours, theirs) = unsafe {
-        (
-            sieve::llama_sieve_init_logit_bias(n_vocab, n, biases.as_ptr().cast()),
-            sys::llama_sampler_init_logit_bias(n_vocab, n, biases.as_ptr()),
-        )
+    let bias = |_| {
+        // Few tokens, so that some occur twice, and some outside the vocabulary.
+        let token = rng.pick(&[
+            rng.clone().below(40) as i32,
+            rng.clone().below(9000) as i32,
+            -1,
+            i32::MAX,
+        ]);
+        let bias = rng.pick(&[1.0, -3.5, large, f32::NEG_INFINITY, 0.25]) + rng.range(0.0, 1.0);
+        (token, bias)
     };
+    let biases: Vec<(i32, f32)> = (0..n).map(bias).collect();
+    let [ours, theirs] = logit_biases(n_vocab, &biases);
+    let first = &biases[..biases.len().min(3)];
     Pair {
-        label: format!(
-            "logit_bias of {n}, the first {:?}",
-            &biases[..biases.len().min(3)]
-        ),
-        ours: HostSampler::new(ours),
-        theirs: HostSampler::new(theirs),
+        label: format!("logit_bias of {n}, the first {first:?}"),
+        ours,
+        theirs,
     }
 }

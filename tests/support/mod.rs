@@ -17,6 +17,7 @@ use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
 use llama_sieve::ffi::bans::{llama_sieve_init_ban_strings, llama_sieve_init_ban_strings_bias};
 use llama_sieve::ffi::chain::llama_sieve_chain_sample_logits;
+use llama_sieve::ffi::samplers::llama_sieve_init_logit_bias;
 use vendor_llama_cpp::sys;
 
 pub use arrays::{Array, Grid, Rng};
@@ -171,6 +172,21 @@ pub fn ban_strings(
             None => llama_sieve_init_ban_strings(vocab, strings, n, flags),
         }
     })
+}
+
+/// Returns both sides of a logit bias.
+pub fn logit_biases(n_vocab: i32, biases: &[(i32, f32)]) -> [HostSampler; 2] {
+    let biases = biases.iter();
+    let to_host = |&(token, bias): &(i32, f32)| sys::llama_logit_bias { token, bias };
+    let biases: Vec<_> = biases.map(to_host).collect();
+    let (n, first) = (biases.len() as i32, biases.as_ptr());
+    // SAFETY: `n` biases, copied by both.
+    unsafe {
+        [
+            HostSampler::new(llama_sieve_init_logit_bias(n_vocab, n, first.cast())),
+            HostSampler::new(sys::llama_sampler_init_logit_bias(n_vocab, n, first)),
+        ]
+    }
 }
 
 /// Calls a constructor of both sides with the same arguments.

@@ -5,14 +5,14 @@
 
 use std::thread;
 
-use llama_sieve::ffi::samplers as sieve;
+use llama_sieve::ffi::samplers::*;
 use llama_sieve::last_error;
 use vendor_llama_cpp::sys;
 
 use crate::support::arrays::{Rng, Shape};
 use crate::support::compare::same;
 use crate::support::straight::Straight;
-use crate::support::{Array, Grid, HostSampler, alone, number_from_env};
+use crate::support::{Array, Grid, HostSampler, alone, both, logit_biases, number_from_env};
 
 const THREADS: u64 = 4;
 const N: usize = 20_000;
@@ -28,101 +28,53 @@ impl Shared {
     }
 }
 
-/// A sampler of this library, and one that must leave the same candidates.
-struct Pair {
-    name: &'static str,
-    ours: HostSampler,
-    theirs: HostSampler,
-}
-
-/// Calls a constructor of both sides with the same arguments.
-macro_rules! pair {
-    ($ours:ident, $theirs:ident, $($argument:expr),*) => {
-        Pair {
-            name: stringify!($ours),
-            ours: HostSampler::new(sieve::$ours($($argument),*)),
-            // SAFETY: a constructor without preconditions.
-            theirs: HostSampler::new(unsafe { sys::$theirs($($argument),*) }),
-        }
+/// Returns a sampler of each kind that has no state, and one that must leave the same candidates:
+/// the built-in, or where llama.cpp has none, a clone.
+fn pairs() -> Vec<[HostSampler; 2]> {
+    let twice = |sampler| {
+        let sampler = HostSampler::new(sampler);
+        [sampler.clone(), sampler]
     };
-}
-
-/// Makes two samplers of this library, where llama.cpp has no such built-in.
-macro_rules! former {
-    ($ours:ident, $($argument:expr),*) => {
-        Pair {
-            name: stringify!($ours),
-            ours: HostSampler::new(sieve::$ours($($argument),*)),
-            theirs: HostSampler::new(sieve::$ours($($argument),*)),
-        }
-    };
-}
-
-fn logit_bias() -> Pair {
     let biases: Vec<_> = (0..1000)
-        .map(|i| sys::llama_logit_bias {
-            token: 17 * i,
-            bias: 0.5 + 0.001 * i as f32,
-        })
+        .map(|i| (17 * i, 0.5 + 0.001 * i as f32))
         .collect();
-    let (vocabulary, n) = (N as i32, biases.len() as i32);
-    // SAFETY: `n` biases, copied by both.
-    let (ours, theirs) = unsafe {
-        (
-            sieve::llama_sieve_init_logit_bias(vocabulary, n, biases.as_ptr().cast()),
-            sys::llama_sampler_init_logit_bias(vocabulary, n, biases.as_ptr()),
-        )
-    };
-    Pair {
-        name: "llama_sieve_init_logit_bias",
-        ours: HostSampler::new(ours),
-        theirs: HostSampler::new(theirs),
-    }
-}
-
-/// Returns a sampler of each kind that has no state.
-fn pairs() -> Vec<Pair> {
     vec![
-        logit_bias(),
-        pair!(
-            llama_sieve_init_top_n_sigma,
-            llama_sampler_init_top_n_sigma,
-            1.5
-        ),
-        pair!(llama_sieve_init_top_k, llama_sampler_init_top_k, 4000),
-        former!(llama_sieve_init_tail_free, 0.95, 1),
-        pair!(llama_sieve_init_typical, llama_sampler_init_typical, 0.9, 1),
-        pair!(llama_sieve_init_top_p, llama_sampler_init_top_p, 0.95, 1),
-        pair!(llama_sieve_init_min_p, llama_sampler_init_min_p, 0.001, 1),
-        pair!(
-            llama_sieve_init_temp_ext,
-            llama_sampler_init_temp_ext,
-            0.8,
-            0.5,
-            1.0
-        ),
-        pair!(llama_sieve_init_temp, llama_sampler_init_temp, 0.7),
-        former!(llama_sieve_init_softmax,),
-        former!(llama_sieve_init_top_a, 0.01),
-        former!(llama_sieve_init_epsilon_cutoff, 1e-5),
-        former!(llama_sieve_init_eta_cutoff, 1e-4),
-        former!(llama_sieve_init_p_less, true),
-        former!(llama_sieve_init_top_h, 0.9),
-        former!(llama_sieve_init_min_k, 1e5),
-        former!(llama_sieve_init_quadratic, 0.05, 2.0),
-        pair!(llama_sieve_init_greedy, llama_sampler_init_greedy,),
+        logit_biases(N as i32, &biases),
+        both!(llama_sieve_init_top_n_sigma, llama_sampler_init_top_n_sigma; 1.5),
+        both!(llama_sieve_init_top_k, llama_sampler_init_top_k; 4000),
+        twice(llama_sieve_init_tail_free(0.95, 1)),
+        both!(llama_sieve_init_typical, llama_sampler_init_typical; 0.9, 1),
+        both!(llama_sieve_init_top_p, llama_sampler_init_top_p; 0.95, 1),
+        both!(llama_sieve_init_min_p, llama_sampler_init_min_p; 0.001, 1),
+        both!(llama_sieve_init_temp_ext, llama_sampler_init_temp_ext; 0.8, 0.5, 1.0),
+        both!(llama_sieve_init_temp, llama_sampler_init_temp; 0.7),
+        twice(llama_sieve_init_softmax()),
+        twice(llama_sieve_init_top_a(0.01)),
+        twice(llama_sieve_init_epsilon_cutoff(1e-5)),
+        twice(llama_sieve_init_eta_cutoff(1e-4)),
+        twice(llama_sieve_init_p_less(true)),
+        twice(llama_sieve_init_top_h(0.9)),
+        twice(llama_sieve_init_min_k(1e5)),
+        twice(llama_sieve_init_quadratic(0.05, 2.0)),
+        both!(llama_sieve_init_greedy, llama_sampler_init_greedy),
     ]
 }
 
+/// Returns a chain of all of them, and one of what must leave the same.
+fn chains() -> [HostSampler; 2] {
+    let (ours, theirs): (Vec<_>, Vec<_>) = pairs().into_iter().map(<(_, _)>::from).unzip();
+    [ours, theirs].map(chain)
+}
+
 /// Returns a chain that does not measure its time, which would be state.
-fn chain(members: impl Iterator<Item = HostSampler>) -> HostSampler {
+fn chain(members: Vec<HostSampler>) -> HostSampler {
     // SAFETY: a constructor without preconditions.
     let chain = unsafe {
         let mut params = sys::llama_sampler_chain_default_params();
         params.no_perf = true;
         HostSampler::new(sys::llama_sampler_chain_init(params))
     };
-    members.for_each(|member| chain.add(member));
+    members.into_iter().for_each(|member| chain.add(member));
     chain
 }
 
@@ -168,30 +120,26 @@ fn apply_shared(name: &str, ours: HostSampler, theirs: &HostSampler) {
 #[test]
 fn threads_share_a_sampler_without_state() {
     let _alone = alone();
-    for Pair { name, ours, theirs } in pairs() {
-        apply_shared(name, ours, &theirs);
+    for [ours, theirs] in pairs() {
+        apply_shared(&ours.name(), ours, &theirs);
     }
 }
 
 #[test]
 fn threads_share_a_chain_of_samplers_without_state() {
     let _alone = alone();
-    let (ours, theirs): (Vec<_>, Vec<_>) = pairs().into_iter().map(|p| (p.ours, p.theirs)).unzip();
-    apply_shared(
-        "the chain",
-        chain(ours.into_iter()),
-        &chain(theirs.into_iter()),
-    );
+    let [ours, theirs] = chains();
+    apply_shared("the chain", ours, &theirs);
 }
 
 #[test]
 fn threads_sample_logits_with_a_chain_that_they_share() {
     let _alone = alone();
-    let (ours, theirs): (Vec<_>, Vec<_>) = pairs().into_iter().map(|p| (p.ours, p.theirs)).unzip();
-    let (ours, theirs) = (&Shared(chain(ours.into_iter())), chain(theirs.into_iter()));
+    let [ours, theirs] = chains();
+    let ours = &Shared(ours);
     on_threads((0..THREADS).map(|seed| {
         let array = array(1 + seed);
-        let logits: Vec<_> = array.data.iter().map(|candidate| candidate.logit).collect();
+        let logits = array.logits();
         let mut left = array;
         theirs.apply(&mut left);
         let expected = left.chosen().id;

@@ -5,7 +5,9 @@
 use std::ffi::{CStr, CString};
 
 use crate::naive::*;
-use crate::support::{Array, HostSampler, Rng, ban_strings, fresh_rng, replay, trained_model};
+use crate::support::{
+    Array, HostSampler, Rng, ban_strings, fresh_rng, logit_biases, replay, trained_model,
+};
 use llama_sieve::ffi::grammar::lazy::llama_sieve_init_grammar_lazy_patterns;
 use llama_sieve::ffi::grammar::llama_sieve_init_grammar;
 use llama_sieve::ffi::host::llama_h::llama_sampler;
@@ -162,8 +164,7 @@ impl World {
 
 /// Returns the ids of the candidates that are left, ascending.
 fn left(array: &Array) -> Vec<i32> {
-    let unmasked = array.data.iter().filter(|c| c.logit > f32::NEG_INFINITY);
-    let mut ids: Vec<i32> = unmasked.map(|c| c.id).collect();
+    let mut ids = array.allowed();
     ids.sort_unstable();
     ids
 }
@@ -286,35 +287,12 @@ fn a_ban_stays_one_and_a_bias_counts() {
         let mut banned: Vec<i32> = firsts.clone();
         banned.retain(|_| rng.chance(0.4));
         let raised = firsts[rng.below(firsts.len())];
-        let mut biases: Vec<sys::llama_logit_bias> = banned
-            .iter()
-            .map(|&token| (token, f32::NEG_INFINITY))
-            .chain([(raised, 2.5)])
-            .map(|(token, bias)| sys::llama_logit_bias { token, bias })
-            .collect();
-        biases.push(sys::llama_logit_bias {
-            token: 3,
-            bias: 50.0,
-        });
-        let (n_vocab, n) = (world.model.n_vocab() as i32, biases.len() as i32);
+        let bans = banned.iter().map(|&token| (token, f32::NEG_INFINITY));
+        let biases: Vec<(i32, f32)> = bans.chain([(raised, 2.5), (3, 50.0)]).collect();
+        let n_vocab = world.model.n_vocab() as i32;
         for mode in MODES {
             for first in [true, false] {
-                for built_in in [true, false] {
-                    // SAFETY: as many biases as the call is told, which are copied.
-                    let bias = unsafe {
-                        match built_in {
-                            true => HostSampler::new(sys::llama_sampler_init_logit_bias(
-                                n_vocab,
-                                n,
-                                biases.as_ptr(),
-                            )),
-                            false => HostSampler::new(llama_sieve_init_logit_bias(
-                                n_vocab,
-                                n,
-                                biases.as_ptr().cast(),
-                            )),
-                        }
-                    };
+                for bias in logit_biases(n_vocab, &biases) {
                     let chain = chain(first, world.trie(mode), bias);
                     let input = world.logits(&mut rng);
                     let mut array = input.clone();

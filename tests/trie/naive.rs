@@ -253,12 +253,7 @@ pub fn check_apply(sampler: &HostSampler, naive: &mut Naive, input: &Array, mode
         .iter()
         .filter(|c| c.logit > f32::NEG_INFINITY)
         .collect();
-    let left: Vec<i32> = output
-        .data
-        .iter()
-        .filter(|c| c.logit > f32::NEG_INFINITY)
-        .map(|c| c.id)
-        .collect();
+    let left = output.allowed();
     if possible.is_empty() {
         let is_absent = |id: &i32| present.iter().all(|c| c.id != *id);
         let absent: Vec<i32> = allowed.iter().copied().filter(is_absent).collect();

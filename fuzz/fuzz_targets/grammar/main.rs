@@ -96,8 +96,7 @@ fn array(tokens: impl IntoIterator<Item = i32>, number: u8) -> Array {
 /// Checks that both samplers leave the same candidates of an array. Returns the allowed tokens.
 fn apply(pair: &Pair, input: &Array) -> Vec<i32> {
     let left = pair.apply(input).unwrap_or_else(|what| panic!("{what}"));
-    let allowed = left.data.iter().filter(|c| c.logit > f32::NEG_INFINITY);
-    allowed.map(|candidate| candidate.id).collect()
+    left.allowed()
 }
 
 /// Checks that our sampler, when dead, allows only tokens that end the generation.
@@ -107,9 +106,7 @@ fn check_dead(pair: &Pair) {
     assert_eq!(pair::mask(&pair.ours, vocabulary.n_tokens), vocabulary.eog);
     let mut others = array([5, 300, 7], 0);
     pair.ours.apply(&mut others);
-    let left = others.data.iter().filter(|c| c.logit > f32::NEG_INFINITY);
-    let left: Vec<i32> = left.map(|candidate| candidate.id).collect();
-    assert_eq!(left, vocabulary.eog[..1]);
+    assert_eq!(others.allowed(), vocabulary.eog[..1]);
     // A single candidate always stays in the array; its logit shows whether it is allowed.
     for token in 0..=vocabulary.n_tokens as i32 {
         let mut one = array([token], 0);
