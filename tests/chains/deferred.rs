@@ -32,6 +32,20 @@ struct Chains {
 }
 
 impl Chains {
+    /// Returns chains without members.
+    fn empty(n: usize) -> Self {
+        Self {
+            label: String::new(),
+            sides: [(); 2].map(|()| HostSampler::chain(vec![])),
+            n,
+            deviation: 1.0,
+            fineness: 0.0,
+            grid: Grid::F32,
+            peaks: 0,
+            masked: 0.0,
+        }
+    }
+
     fn new(rng: &mut Rng) -> Self {
         let n = match rng.below(20) {
             0..=7 => 512 + rng.below(5000),
@@ -53,17 +67,13 @@ impl Chains {
         // In half precision these logits are so near to 0 that they are seldom equal.
         let small = grid == Grid::F16 && rng.chance(0.5);
         let mut chains = Self {
-            label: String::new(),
-            sides: [HostSampler::chain(vec![]), HostSampler::chain(vec![])],
-            n,
             deviation: match small {
                 true => 1e-3,
                 false => rng.pick(&[0.02, 0.3, 1.0, 1.0, 2.0, 3.0]),
             },
             fineness: rng.pick(&[0.0, 0.0, 0.0, 65536.0, 8192.0, 4e6, 1e6]),
             grid,
-            peaks: 0,
-            masked: 0.0,
+            ..Self::empty(n)
         };
         chains.label = format!("{n}, {} / {}, {grid:?}", chains.deviation, chains.fineness);
         chains.add_members(rng);
@@ -72,15 +82,11 @@ impl Chains {
 
     /// Returns chains on so few tokens that the draw changes if one token more or less is kept.
     fn of_few(rng: &mut Rng) -> Self {
+        let chains = Self::empty(512 + rng.below(1000));
         let mut chains = Self {
-            label: String::new(),
-            sides: [HostSampler::chain(vec![]), HostSampler::chain(vec![])],
-            n: 512 + rng.below(1000),
             deviation: rng.pick(&[0.3, 1.0, 2.0, 3.0]),
             fineness: rng.pick(&[256.0, 512.0, 1024.0, 4096.0]),
-            grid: Grid::F32,
-            peaks: 0,
-            masked: 0.0,
+            ..chains
         };
         chains.label = format!("{}, {} / {}", chains.n, chains.deviation, chains.fineness);
         chains.add_members(rng);
@@ -108,14 +114,12 @@ impl Chains {
             Grid::Quarters,
         ]);
         let mut chains = Self {
-            label: String::new(),
-            sides: [HostSampler::chain(vec![]), HostSampler::chain(vec![])],
-            n,
             deviation: rng.pick(&[0.0, 0.3, 1.0, 2.4, 2.4, 4.0, 9.0]),
             fineness: rng.pick(&[0.0, 0.0, 0.0, 1e6, 4096.0, 64.0, 4.0, 1.0]),
             grid,
             peaks: rng.pick(&[0, 0, 1, 60, 500]),
             masked: rng.pick(&[0.0, 0.0, 0.0, 0.001, 0.5, 0.99]),
+            ..Self::empty(n)
         };
         chains.label = format!(
             "{n}, {} / {}, {grid:?}, {} peaks, {} masked",
@@ -213,21 +217,18 @@ impl Chains {
             0 => rng.pick(&[0.0, -1.0, 1e-38, 1e-42, 1e38]),
             _ => rng.range(0.2, 3.0),
         };
-        let name = format!("temp({t:e})");
-        self.add(
-            &name,
-            both!(llama_sieve_init_temp, llama_sampler_init_temp; t),
-        );
+        self.add_temp_of(t);
+    }
+
+    fn add_temp_of(&mut self, t: f32) {
+        let members = both!(llama_sieve_init_temp, llama_sampler_init_temp; t);
+        self.add(&format!("temp({t:e})"), members);
     }
 
     fn add_members(&mut self, rng: &mut Rng) {
         self.add_edits(rng);
         if rng.chance(0.1) {
-            let t = rng.pick(&[0.7, 1.5]);
-            self.add(
-                "temp",
-                both!(llama_sieve_init_temp, llama_sampler_init_temp; t),
-            );
+            self.add_temp_of(rng.pick(&[0.7, 1.5]));
         }
         // A selector in the midst of the chain, whose choice is an index at which another candidate
         // then is.
@@ -250,11 +251,7 @@ impl Chains {
             self.add_temp(rng);
         }
         if rng.chance(0.1) {
-            let t = rng.pick(&[0.5, 2.0]);
-            self.add(
-                "temp",
-                both!(llama_sieve_init_temp, llama_sampler_init_temp; t),
-            );
+            self.add_temp_of(rng.pick(&[0.5, 2.0]));
         }
         if rng.chance(0.1) {
             let kind = rng.below(4);

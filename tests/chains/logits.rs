@@ -81,6 +81,16 @@ fn trie(n: usize, mode: i32, rng: &mut Rng) -> HostSampler {
 }
 
 impl Chains {
+    /// Returns chains without members.
+    fn empty(n: usize) -> Self {
+        Self {
+            label: format!("n {n}"),
+            ours: HostSampler::chain(vec![]),
+            theirs: HostSampler::chain(vec![]),
+            n,
+        }
+    }
+
     fn new(rng: &mut Rng) -> Self {
         let with_grammar = rng.chance(0.1);
         let n = match rng.below(12) {
@@ -90,12 +100,7 @@ impl Chains {
             8..=10 => 4000 + rng.below(8000),
             _ => 12_000 + rng.below(60_000),
         };
-        let mut chains = Self {
-            label: format!("n {n}"),
-            ours: HostSampler::chain(vec![]),
-            theirs: HostSampler::chain(vec![]),
-            n,
-        };
+        let mut chains = Self::empty(n);
         if with_grammar {
             // After a member that edits some logits, or changes all of them.
             if rng.chance(0.4) {
@@ -135,12 +140,7 @@ impl Chains {
     /// vocabulary, so that work that one defers must be done when the next reads.
     fn of_whole(rng: &mut Rng) -> Self {
         let n = 4000 + rng.below(30_000);
-        let mut chains = Self {
-            label: format!("n {n}"),
-            ours: HostSampler::chain(vec![]),
-            theirs: HostSampler::chain(vec![]),
-            n,
-        };
+        let mut chains = Self::empty(n);
         let first = ["penalties", "logit_bias", "temp", "greedy"];
         let whole = ["xtc", "temp_ext", "top_n_sigma", "top_p", "top_p"];
         let behind = ["temp", "temp", "xtc", "temp_ext", "min_p", "penalties"];
@@ -343,12 +343,7 @@ fn where_every_candidate_is_banned_there_is_no_token() {
     for case in 0..300 {
         let n = 2 + rng.below(300);
         let share = rng.pick(&[0.0, 0.5, 1.0]);
-        let mut chains = Chains {
-            label: String::new(),
-            ours: HostSampler::chain(vec![]),
-            theirs: HostSampler::chain(vec![]),
-            n,
-        };
+        let mut chains = Chains::empty(n);
         for _ in 0..rng.below(4) {
             let filters = [
                 "temp",
@@ -430,12 +425,7 @@ fn where_a_banned_candidate_is_chosen_there_is_no_token() {
     let n = n_of_vocabulary();
     let (mut none, mut some) = (0, 0);
     for case in 0..150 {
-        let mut chains = Chains {
-            label: String::new(),
-            ours: HostSampler::chain(vec![]),
-            theirs: HostSampler::chain(vec![]),
-            n,
-        };
+        let mut chains = Chains::empty(n);
         let share = rng.pick(&[1.0, 1.0, 0.5, 0.0]);
         // Numbers with few digits, which are the same in each precision.
         let mut logits = vec![-24.0; n];

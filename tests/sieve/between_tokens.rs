@@ -1,6 +1,6 @@
 //! Tests parameters that change between tokens, seeds, and saved states.
 
-use crate::states::{KINDS, saved};
+use crate::states::{KINDS, check_alike, saved};
 use crate::support::arrays::Shape;
 use crate::support::fresh_rng;
 use crate::{logits, new, open};
@@ -129,12 +129,7 @@ fn state_saved_and_loaded_goes_on_with_the_same_tokens() {
             assert_eq!(restored.seed(), sieve.seed());
             assert_eq!(restored.accepted(), 100);
             assert_eq!(saved(&restored), bytes);
-            for _ in 0..50 {
-                let token = sieve.sample(&logits).expect("there is a candidate");
-                assert_eq!(restored.sample(&logits), Ok(token), "{kind:?}");
-                sieve.accept(token);
-                restored.accept(token);
-            }
+            check_alike(&mut sieve, &mut restored, &logits, 50);
         }
     }
 }

@@ -26,6 +26,16 @@ pub fn saved(sieve: &Sieve) -> Vec<u8> {
     bytes
 }
 
+/// Checks that two sieves choose the same `n` tokens.
+pub fn check_alike(first: &mut Sieve, second: &mut Sieve, logits: &[f32], n: usize) {
+    for i in 0..n {
+        let token = first.sample(logits).expect("a token");
+        assert_eq!(second.sample(logits), Ok(token), "token {i}");
+        first.accept(token);
+        second.accept(token);
+    }
+}
+
 pub const KINDS: [RngKind; 3] = [
     RngKind::Xoroshiro128Plus,
     RngKind::Mt19937,
@@ -218,12 +228,7 @@ fn a_state_that_was_kept_goes_on() {
     kept.set_stages(None).expect("none");
     let mut first = sieve(RngKind::Xoroshiro128Plus, 20);
     assert_eq!(saved(&kept), saved(&first));
-    for _ in 0..50 {
-        let token = first.sample(&LOGITS[..]).expect("a token");
-        assert_eq!(kept.sample(&LOGITS[..]), Ok(token));
-        first.accept(token);
-        kept.accept(token);
-    }
+    check_alike(&mut first, &mut kept, &LOGITS, 50);
 }
 
 #[test]
@@ -259,12 +264,7 @@ fn a_state_carries_its_parameters() {
     second.load_with_params(&bytes).expect("a state");
     assert_eq!(second.params(), &theirs);
     assert_eq!(saved(&second), bytes);
-    for _ in 0..50 {
-        let token = first.sample(&LOGITS[..]).expect("a token");
-        assert_eq!(second.sample(&LOGITS[..]), Ok(token));
-        first.accept(token);
-        second.accept(token);
-    }
+    check_alike(&mut first, &mut second, &LOGITS, 50);
     // The requested seed is loaded, too: a reset returns to it.
     first.reset();
     second.reset();
@@ -291,12 +291,7 @@ fn a_state_of_version_1_is_read() {
     let mut second = sieve(RngKind::Mt19937, 3);
     second.load(&of_version_1(&bytes, 20)).expect("a state");
     assert_eq!(saved(&second), bytes);
-    for _ in 0..700 {
-        let token = first.sample(&LOGITS[..]).expect("a token");
-        assert_eq!(second.sample(&LOGITS[..]), Ok(token));
-        first.accept(token);
-        second.accept(token);
-    }
+    check_alike(&mut first, &mut second, &LOGITS, 700);
     assert_eq!(saved(&second), saved(&first));
 }
 
