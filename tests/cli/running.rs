@@ -4,17 +4,14 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
-use crate::programs::{build, model, source};
-use crate::toolchain::{Build, Link, copy_program, empty_folder};
+use crate::programs::{generate, model};
+use crate::toolchain::{copy_program, empty_folder};
 use crate::{answer, call, call_of, installed};
 
 /// The library itself reports that it is loaded, and what it does.
 #[test]
 fn a_program_samples_with_ours() {
-    let program = Build::new("cli_generate", &source("generate.cpp"));
-    let program = build(program.with_llama(Link::Shared))
-        .display()
-        .to_string();
+    let program = generate().display().to_string();
     let model = model();
     let arguments = [program.as_str(), &model, "1", "2"];
     let command = |before: &[&str]| answer(call(&[before, &arguments].concat()));

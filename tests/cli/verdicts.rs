@@ -7,8 +7,8 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 use vendor_llama_cpp::paths;
 
-use crate::programs::{SAMPLERS, build, source};
-use crate::toolchain::{Build, Link, empty_folder, root, succeed};
+use crate::programs::{SAMPLERS, generate};
+use crate::toolchain::{empty_folder, root, succeed};
 use crate::{answer, answer_to, call};
 
 fn libllama() -> String {
@@ -168,8 +168,7 @@ fn python_knows_the_same_kinds() {
 
 #[test]
 fn the_doctor_sees_who_calls_a_programs_llama_cpp() {
-    let program = Build::new("cli_doctor", &source("generate.cpp"));
-    let program = build(program.with_llama(Link::Shared));
+    let program = generate();
     let report = json(&["doctor", "--json", &program.display().to_string()], 0);
     let host = &report["hosts"][0];
     let path = host["path"].as_str().expect("a text");

@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 
 use crate::common;
 use crate::preloaded::{made, preload_library, preloaded, preloaded_of_known_build, warnings};
-use crate::programs::{Run, Said, build, model, source};
+use crate::programs::{Run, Said, build, generate, model, source};
 use crate::toolchain::{Build, Link, empty_folder, our_library, succeed};
 
 /// Puts both libraries in one folder, as when installed. Returns the path of the one that is
@@ -240,13 +240,10 @@ fn attached(program: &Path) -> Run<'_> {
 /// LD_PRELOAD.
 #[test]
 fn a_program_has_what_it_has_under_ld_preload() {
-    let generate = Build::new("attach_generate", &source("generate.cpp"));
-    let generate = build(generate.with_llama(Link::Shared));
-    for (program, seeds) in [(generate.as_path(), 4), (common::program(), 1)] {
+    for (program, seeds) in [(generate(), 4), (common::program(), 1)] {
         let arguments = |run: Run<'_>| run.arg(model()).arg(1).arg(seeds).said();
         let built_in = arguments(Run::of(program));
         let verbose = |run: Run<'static>| arguments(run.env("LLAMA_SIEVE_VERBOSE", 1));
-        let program: &'static Path = Box::leak(Box::from(program));
         let under_preload = verbose(preloaded_of_known_build(program));
         let ours = verbose(attached(program));
         assert_eq!(ours.out, built_in.out);
@@ -261,9 +258,7 @@ fn a_program_has_what_it_has_under_ld_preload() {
 /// Another thread attaches and detaches all the time, at any step of a token.
 #[test]
 fn a_program_that_is_attached_to_and_detached_samples_the_same() {
-    let generate = Build::new("attach_flips", &source("generate.cpp"));
-    let generate = build(generate.with_llama(Link::Shared));
-    for (program, seeds) in [(generate.as_path(), 10), (common::program(), 2)] {
+    for (program, seeds) in [(generate(), 10), (common::program(), 2)] {
         let arguments = |run: Run<'_>| run.arg(model()).arg(1).arg(seeds).said();
         let built_in = arguments(Run::of(program));
         let ours = arguments(attached(program).env("FLIPS", 1));

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::programs::{Run, SAMPLERS, build, constructor, model, source, symbols};
+use crate::programs::{Run, SAMPLERS, build, constructor, generate, model, source, symbols};
 use crate::toolchain::{Build, Link, root};
 
 /// Includes the header by the command line, so that the source stays unchanged.
@@ -59,14 +59,12 @@ fn refers_to_ours_alone(file: &Path) {
 
 #[test]
 fn a_program_generates_the_same_text() {
-    let plain = Build::new("dropin_generate_plain", &source("generate.cpp"));
-    let plain = build(plain.with_llama(Link::Shared));
     let dropin = Build::new("dropin_generate", &source("generate.cpp"));
     let dropin = with_header(dropin).with_ours(Link::Shared);
     let dropin = build(dropin.with_llama(Link::Shared));
     refers_to_ours_alone(&dropin);
-    let run = |program: &PathBuf| Run::of(program).arg(model()).arg(101).arg(20).said();
-    assert_eq!(run(&plain), run(&dropin));
+    let run = |program: &Path| Run::of(program).arg(model()).arg(101).arg(20).said();
+    assert_eq!(run(generate()), run(&dropin));
 }
 
 /// If every candidate is banned, the host's own function still returns one, and so does its

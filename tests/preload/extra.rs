@@ -1,19 +1,8 @@
 //! Tests members that an environment variable adds to every chain of a program.
 
-use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
-
 use crate::preloaded::preloaded;
-use crate::programs::{Run, Said, build, model, source};
-use crate::toolchain::{Build, Link, empty_folder};
-
-fn program() -> &'static Path {
-    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    PROGRAM.get_or_init(|| {
-        let program = Build::new("preload_extra", &source("generate.cpp"));
-        build(program.with_llama(Link::Shared))
-    })
-}
+use crate::programs::{Run, Said, generate, model};
+use crate::toolchain::empty_folder;
 
 fn run(program: Run<'_>) -> Said {
     program.arg(model()).arg(1).arg(2).said()
@@ -43,8 +32,8 @@ fn every_chain_has_bans_first_and_the_rest_in_front_of_its_last_member() {
     let file = empty_folder("extra").join("texts");
     std::fs::write(&file, BANNED.join("\n")).expect("it can be written");
     let extra = format!("ban_strings={};loop_breaker=20;top_h=0.9", file.display());
-    let usual = run(preloaded(program()));
-    let program = preloaded(program()).env("LLAMA_SIEVE_EXTRA", extra);
+    let usual = run(preloaded(generate()));
+    let program = preloaded(generate()).env("LLAMA_SIEVE_EXTRA", extra);
     let ours = run(program.env("LLAMA_SIEVE_VERBOSE", 1));
     assert_eq!(texts(&ours).len(), 40, "{}", ours.out);
     for text in texts(&ours) {
@@ -86,8 +75,8 @@ fn each_member_can_be_named() {
          top_h=0.9;min_k;quadratic=0.1,1.5;loop-breaker",
         file.display()
     );
-    let usual = run(preloaded(program()));
-    let ours = run(preloaded(program()).env("LLAMA_SIEVE_EXTRA", extra));
+    let usual = run(preloaded(generate()));
+    let ours = run(preloaded(generate()).env("LLAMA_SIEVE_EXTRA", extra));
     let middle = [
         "top-a",
         "epsilon-cutoff",
@@ -113,8 +102,8 @@ fn each_member_can_be_named() {
 
 #[test]
 fn what_is_wrong_is_told_and_left_out() {
-    let usual = run(preloaded(program()));
-    let wrong = preloaded(program()).env("LLAMA_SIEVE_EXTRA", "loop_braker;ban_strings=/nowhere");
+    let usual = run(preloaded(generate()));
+    let wrong = preloaded(generate()).env("LLAMA_SIEVE_EXTRA", "loop_braker;ban_strings=/nowhere");
     let wrong = run(wrong);
     assert_eq!(wrong.out, usual.out);
     assert!(
@@ -130,7 +119,7 @@ fn what_is_wrong_is_told_and_left_out() {
         wrong.err
     );
     // If the samplers are the host's own, so are the chains.
-    let off = preloaded(program()).env("LLAMA_SIEVE_EXTRA", "top_h=0.1");
+    let off = preloaded(generate()).env("LLAMA_SIEVE_EXTRA", "top_h=0.1");
     let off = run(off.env("LLAMA_SIEVE_PRELOAD", "off"));
     assert_eq!(off.out, usual.out);
 }

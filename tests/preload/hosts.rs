@@ -4,11 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::OnceLock;
 
 use crate::old_builds::Old;
 use crate::preloaded::*;
-use crate::programs::{Run, SAMPLERS, Said, build, constructor, model, source, symbols};
+use crate::programs::{Run, SAMPLERS, Said, build, constructor, generate, model, source, symbols};
 use crate::toolchain::{Build, Link, copy_program, our_library, root, skipped, succeed};
 use vendor_llama_cpp::paths;
 
@@ -122,14 +121,6 @@ fn both_libraries_stay_loaded() {
 }
 
 // A program that is linked with libllama.
-
-fn generate() -> &'static Path {
-    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    PROGRAM.get_or_init(|| {
-        let program = Build::new("preload_generate", &source("generate.cpp"));
-        build(program.with_llama(Link::Shared))
-    })
-}
 
 /// Checks that all samplers were this library's, including clones, and so was sampling. Returns how
 /// many of each there were.

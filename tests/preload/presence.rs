@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use crate::preloaded::{preloaded, preloaded_of_known_build};
-use crate::programs::{Run, build, model, source};
+use crate::programs::{Run, build, generate, model, source};
 use crate::toolchain::{Build, Link};
 use vendor_llama_cpp::paths;
 
@@ -50,10 +50,8 @@ fn check_loaded(line: &str, program: &Path) {
 /// are those of the build's llama.h.
 #[test]
 fn a_host_is_told_what_was_loaded() {
-    let program = Build::new("preload_presence", &source("generate.cpp"));
-    let program = build(program.with_llama(Link::Shared));
+    let program = generate();
     let arguments = |run: Run<'static>| run.arg(model()).arg(5).arg(1);
-    let program: &'static Path = Box::leak(program.into_boxed_path());
     let lines = told(arguments(preloaded_of_known_build(program)));
     assert_eq!(lines.len(), 2, "{lines:?}");
     check_loaded(&lines[0], program);
@@ -80,10 +78,8 @@ fn a_host_is_told_what_was_loaded() {
 /// none if all are compared.
 #[test]
 fn a_host_is_told_how_many_tokens_were_direct() {
-    let program = Build::new("preload_presence_counts", &source("generate.cpp"));
-    let program = build(program.with_llama(Link::Shared));
     let counts = |setting: &str| {
-        let run = preloaded_of_known_build(&program).env("LLAMA_SIEVE_PRELOAD", setting);
+        let run = preloaded_of_known_build(generate()).env("LLAMA_SIEVE_PRELOAD", setting);
         let lines = told(run.arg(model()).arg(5).arg(1));
         let counts = lines.iter().find_map(|line| {
             let counts = line.strip_prefix(": ")?;

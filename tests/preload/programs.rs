@@ -4,8 +4,9 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 
-use crate::toolchain::{Build, root};
+use crate::toolchain::{Build, Link, root};
 
 /// The names, as `llama_sampler_name` reports them, of all samplers that the two replace.
 pub const SAMPLERS: [&str; 17] = [
@@ -38,6 +39,16 @@ pub fn build(build: Build) -> PathBuf {
     let path = build.folder().join("program");
     build.build();
     path
+}
+
+/// Returns the program that generates text with every sampler. It is linked with libllama.
+pub fn generate() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| {
+        let name = concat!(env!("CARGO_CRATE_NAME"), "_generate");
+        let program = Build::new(name, &source("generate.cpp"));
+        build(program.with_llama(Link::Shared))
+    })
 }
 
 /// Returns the path of a source in c-tests/preload.

@@ -2,24 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::path::Path;
 
 use serde_json::Value;
 use test_crates::boon::{Compiler, Schemas};
 
 use crate::common;
 use crate::preloaded::{preloaded, preloaded_of_known_build};
-use crate::programs::{Run, Said, build, model, source};
+use crate::programs::{Run, Said, generate, model};
 use crate::toolchain::{Build, Link, Program, empty_folder};
-
-fn program() -> &'static Path {
-    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    PROGRAM.get_or_init(|| {
-        let program = Build::new("preload_traced", &source("generate.cpp"));
-        build(program.with_llama(Link::Shared))
-    })
-}
 
 fn run(program: Run<'_>) -> Said {
     program.arg(model()).arg(1).arg(2).said()
@@ -47,8 +38,8 @@ fn lines(record: &Path) -> Vec<Value> {
 #[test]
 fn a_program_says_the_same_while_it_is_recorded() {
     let record = empty_folder("traced").join("record.jsonl");
-    let usual = run(Run::of(program()));
-    let traced = run(preloaded(program()).env("LLAMA_SIEVE_TRACE", record.display()));
+    let usual = run(Run::of(generate()));
+    let traced = run(preloaded(generate()).env("LLAMA_SIEVE_TRACE", record.display()));
     assert_eq!(usual.out, traced.out);
     let lines = lines(&record);
     let is = |kind: &'static str| move |line: &&Value| line["kind"] == kind;
