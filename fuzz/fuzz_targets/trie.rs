@@ -11,8 +11,10 @@ use llama_sieve::trie::sampler::Mode;
 use llama_sieve::trie::{Payload, Slot, Trie, TrieSampler, cache};
 use llama_sieve::{Candidates, Sampler, TokenData};
 use llama_sieve_fuzz::logits::Logit;
-use llama_sieve_fuzz::payload::{Descriptor as Rules, Descriptors, Verdict, judge};
-use llama_sieve_fuzz::span::{LONGEST, Span, as_number, first_best};
+use llama_sieve_fuzz::payload::{Verdict, judge};
+use llama_sieve_fuzz::span::{
+    Descriptor as Rules, Descriptors, LONGEST, Span, as_number, first_best,
+};
 
 fuzz_target!(init: llama_sieve_fuzz::silence(), |data: &[u8]| {
     if let Some((0, script)) = data.split_first().map(|(&first, rest)| (first, rest)) {

@@ -4,6 +4,7 @@
 pub mod logits;
 pub mod params;
 pub mod payload;
+#[path = "../../tests/support/span.rs"]
 pub mod span;
 pub mod stages;
 

@@ -3,22 +3,8 @@
 
 use std::fmt;
 
-use crate::span::LONGEST;
+use crate::span::{Descriptor, Descriptors, LONGEST};
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
-
-/// The allowed sequences of one descriptor, with their names.
-pub type Leaves = Vec<(String, Vec<i32>)>;
-
-/// The descriptors in order.
-pub type Descriptors = Vec<Descriptor>;
-
-/// One span that can be constrained.
-#[derive(Clone, Debug)]
-pub struct Descriptor {
-    pub path: String,
-    pub leaves: Leaves,
-    pub terminators: Vec<i32>,
-}
 
 /// The verdict of the rules on some bytes.
 #[derive(Debug)]

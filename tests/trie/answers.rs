@@ -12,8 +12,7 @@ use vendor_llama_cpp::Model;
 
 #[test]
 fn every_bad_payload_has_an_answer() {
-    let naive = Naive::new(vec![(vec![1, 2], "a".into()), (vec![3], "b".into())]);
-    let good = json(&[("p", &naive)]);
+    let good = json(&values(&[("a", &[1, 2]), ("b", &[3])]));
     let sampler = slot();
     assert_eq!(set(&sampler, good.as_bytes(), 1), LLAMA_SIEVE_OK);
     sampler.accept(1);
@@ -67,10 +66,8 @@ fn every_bad_payload_has_an_answer() {
         );
         assert!(last_error::get().contains("mode"));
     }
-    let names: Vec<(Vec<i32>, String)> = (0..200_000)
-        .map(|i| (vec![i % 1000, i / 1000], format!("value number {i}")))
-        .collect();
-    let large = json(&[("p", &Naive::new(names))]);
+    let many = (0..200_000).map(|i| (format!("value number {i}"), vec![i % 1000, i / 1000]));
+    let large = json(&one(many.collect()));
     assert!(large.len() > 7_000_000);
     assert_eq!(set(&sampler, large.as_bytes(), 1), LLAMA_SIEVE_OK);
     assert_eq!(
@@ -127,8 +124,7 @@ fn null_and_samplers_of_another_kind_have_an_answer() {
         // Misaligned by one byte: nothing is written.
         let mut room = [-1; 4];
         let askew = room.as_mut_ptr().byte_add(1);
-        let naive = Naive::new(vec![(vec![1], "a".into())]);
-        set(&slot, json(&[("p", &naive)]).as_bytes(), 0);
+        set(&slot, json(&values(&[("a", &[1])])).as_bytes(), 0);
         for n in [
             llama_sieve_trie_forced(raw(&slot), askew, 2),
             llama_sieve_trie_allowed(raw(&slot), askew, 2),
@@ -138,12 +134,12 @@ fn null_and_samplers_of_another_kind_have_an_answer() {
         }
         llama_sieve_trie_clear(raw(&slot));
         // An empty array, with an unconstrained slot and with a constrained one.
-        let naive = Naive::new(vec![(vec![1], "a".into()), (vec![2], "b".into())]);
+        let two = json(&values(&[("a", &[1]), ("b", &[2])]));
         for _ in 0..2 {
             let mut array = Array::of_logits([]);
             slot.apply(&mut array);
             assert!(array.data.is_empty());
-            set(&slot, json(&[("p", &naive)]).as_bytes(), 0);
+            set(&slot, two.as_bytes(), 0);
         }
     }
 }
@@ -173,11 +169,10 @@ fn tokens_outside_the_vocabulary_are_refused_also_from_the_cache() {
 fn a_trie_of_5000_leaves_is_small() {
     use llama_sieve::trie::{Payload, Trie};
     let mut rng = Rng(63);
-    let naive = Naive::new(random_leaves(&mut rng, 5000, 30_000));
-    let payload =
-        Payload::parse(json(&[("p", &naive)]).as_bytes(), None).expect("the payload is good");
-    let trie = Trie::new(&payload);
-    let names: usize = naive.leaves.iter().map(|(_, name)| name.len() + 16).sum();
+    let leaves = random_leaves(&mut rng, 5000, 30_000);
+    let names: usize = leaves.iter().map(|(name, _)| name.len() + 16).sum();
+    let payload = Payload::parse(json(&one(leaves)).as_bytes(), None);
+    let trie = Trie::new(&payload.expect("the payload is good"));
     let per_node = (trie.bytes() - names.min(trie.bytes())) as f64 / trie.n_nodes() as f64;
     println!(
         "{} nodes, {} bytes, {per_node:.1} bytes per node besides names",

@@ -42,10 +42,9 @@ impl World {
             all[before.len()..].to_vec()
         };
         let tokens: Vec<Vec<i32>> = VALUES.iter().map(|value| behind(value)).collect();
-        let leaves = tokens.iter().cloned().zip(VALUES);
-        let naive = Naive::new(leaves.map(|(tokens, name)| (tokens, name.into())).collect());
+        let leaves = VALUES.map(String::from).into_iter().zip(tokens.clone());
         Self {
-            payload: json(&[("p", &naive)]),
+            payload: json(&one(leaves.collect())),
             tokens,
             model,
         }

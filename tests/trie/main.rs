@@ -5,6 +5,8 @@ mod answers;
 mod composition;
 mod naive;
 mod schema;
+#[path = "../support/span.rs"]
+mod span;
 #[path = "../support/mod.rs"]
 mod support;
 mod walks;

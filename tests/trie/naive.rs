@@ -1,167 +1,52 @@
-//! A naive model of a constraint: a list of sequences, without a trie. Also has helpers for the
-//! real one.
+//! Compares a constraint with the naive model, and makes payloads for both.
 
 use std::ffi::CStr;
 
+use crate::span::{Descriptor, Leaves, Span};
 use crate::support::arrays::{Rng, Shape};
 use crate::support::{Array, HostSampler};
 use llama_sieve::ffi::host::llama_h::llama_sampler;
 use llama_sieve::ffi::trie::*;
+use serde_json::json;
 
-/// The allowed sequences of one span with their names, as a list.
-#[derive(Clone, Debug)]
-pub struct Naive {
-    pub leaves: Vec<(Vec<i32>, String)>,
-    /// The tokens that may follow where a value ends and another continues; if empty, any token
-    /// may.
-    pub terminators: Vec<i32>,
-    /// The tokens accepted since the span began; `None` while idle.
-    pub prefix: Option<Vec<i32>>,
-    pub leaf: Option<String>,
+/// Returns the only descriptor of a payload, with the path "p".
+pub fn one(leaves: Leaves) -> [Descriptor; 1] {
+    [Descriptor {
+        path: "p".to_owned(),
+        leaves,
+        terminators: Vec::new(),
+    }]
 }
 
-impl Naive {
-    pub fn new(leaves: Vec<(Vec<i32>, String)>) -> Self {
-        Self {
-            leaves,
-            terminators: Vec::new(),
-            prefix: Some(Vec::new()),
-            leaf: None,
-        }
-    }
-
-    pub fn reset(&mut self, mode: i32) {
-        let is_complete = self.prefix.is_none() && self.leaf.is_some();
-        if mode & LLAMA_SIEVE_TRIE_RESET_IDLE != 0 && is_complete {
-            return;
-        }
-        self.prefix = Some(Vec::new());
-        self.leaf = None;
-    }
-
-    /// Returns the name of the value `prefix`.
-    pub fn name(&self, prefix: &[i32]) -> Option<String> {
-        let names = self.leaves.iter().filter(|(tokens, _)| tokens == prefix);
-        names.map(|(_, name)| name.clone()).min()
-    }
-
-    pub fn children(&self, prefix: &[i32]) -> Vec<i32> {
-        let longer = self
-            .leaves
-            .iter()
-            .filter(|(tokens, _)| tokens.len() > prefix.len());
-        let longer = longer.filter(|(tokens, _)| tokens.starts_with(prefix));
-        let mut children: Vec<i32> = longer.map(|(tokens, _)| tokens[prefix.len()]).collect();
-        children.sort_unstable();
-        children.dedup();
-        children
-    }
-
-    /// Returns the tokens that continue a value, and those that may follow one.
-    pub fn known(&self) -> Vec<i32> {
-        let Some(prefix) = &self.prefix else {
-            return Vec::new();
-        };
-        let mut known = self.children(prefix);
-        if self.name(prefix).is_some() {
-            known.extend(&self.terminators);
-        }
-        known.sort_unstable();
-        known.dedup();
-        known
-    }
-
-    /// Returns the tokens that stay unmasked; `None` means all.
-    pub fn allowed(&mut self, input: &Array, greedy: bool) -> Option<Vec<i32>> {
-        let prefix = self.prefix.clone()?;
-        let children = self.children(&prefix);
-        let Some(name) = self.name(&prefix) else {
-            return Some(children);
-        };
-        if !self.terminators.is_empty() {
-            return Some(self.known());
-        }
-        if !greedy {
-            return None;
-        }
-        let best = input
-            .data
-            .iter()
-            .rev()
-            .max_by(|a, b| a.logit.total_cmp(&b.logit));
-        if best.is_some_and(|best| children.contains(&best.id)) {
-            return Some(children);
-        }
-        self.leaf = Some(name);
-        self.prefix = None;
-        None
-    }
-
-    pub fn accept(&mut self, token: i32) {
-        let Some(mut prefix) = self.prefix.take() else {
-            return;
-        };
-        let here = self.name(&prefix);
-        if !self.children(&prefix).contains(&token) {
-            self.leaf = here.or(self.leaf.take());
-            return;
-        }
-        prefix.push(token);
-        if self.children(&prefix).is_empty() {
-            self.leaf = self.name(&prefix);
-        } else {
-            self.prefix = Some(prefix);
-        }
-    }
-
-    pub fn forced(&self) -> Vec<i32> {
-        let mut run = Vec::new();
-        let Some(mut prefix) = self.prefix.clone() else {
-            return run;
-        };
-        while self.name(&prefix).is_none() {
-            let children = self.children(&prefix);
-            let [only] = children[..] else {
-                break;
-            };
-            run.push(only);
-            prefix.push(only);
-        }
-        run
-    }
+/// Returns such a descriptor of values and their tokens.
+pub fn values(values: &[(&str, &[i32])]) -> [Descriptor; 1] {
+    let leaf = |&(name, tokens): &(&str, &[i32])| (name.to_owned(), tokens.to_vec());
+    one(values.iter().map(leaf).collect())
 }
 
-pub fn json(descriptors: &[(&str, &Naive)]) -> String {
-    let descriptors: Vec<String> = descriptors
-        .iter()
-        .map(|(path, naive)| {
-            let leaves: Vec<String> = naive
-                .leaves
-                .iter()
-                .map(|(tokens, name)| format!("{{\"name\":\"{name}\",\"tokens\":{tokens:?}}}"))
-                .collect();
-            let leaves = leaves.join(",");
-            let terminators = &naive.terminators;
-            if terminators.is_empty() {
-                return format!("{{\"path\":\"{path}\",\"leaves\":[{leaves}]}}");
-            }
-            format!("{{\"terminators\":{terminators:?},\"path\":\"{path}\",\"leaves\":[{leaves}]}}")
-        })
-        .collect();
-    format!(
-        "{{\"modelId\":\"test\",\"descriptors\":[{}]}}",
-        descriptors.join(",")
-    )
+/// Returns the payload of these descriptors.
+pub fn json(descriptors: &[Descriptor]) -> String {
+    let descriptor = |descriptor: &Descriptor| {
+        let leaves = descriptor.leaves.iter();
+        let leaves = leaves.map(|(name, tokens)| json!({"name": name, "tokens": tokens}));
+        let mut value = json!({"path": descriptor.path, "leaves": leaves.collect::<Vec<_>>()});
+        if !descriptor.terminators.is_empty() {
+            value["terminators"] = json!(descriptor.terminators);
+        }
+        value
+    };
+    let descriptors: Vec<_> = descriptors.iter().map(descriptor).collect();
+    json!({"modelId": "test", "descriptors": descriptors}).to_string()
 }
 
 /// Returns sequences with shared prefixes, some of which are prefixes of others, and some of which
 /// occur twice.
-pub fn random_leaves(rng: &mut Rng, n: usize, n_vocab: usize) -> Vec<(Vec<i32>, String)> {
-    let mut leaves: Vec<(Vec<i32>, String)> = Vec::new();
+pub fn random_leaves(rng: &mut Rng, n: usize, n_vocab: usize) -> Leaves {
+    let mut leaves = Leaves::new();
     for i in 0..n {
         let mut tokens = Vec::new();
         if rng.chance(0.6) && !leaves.is_empty() {
-            let other = &leaves[rng.below(leaves.len())].0;
+            let other = &leaves[rng.below(leaves.len())].1;
             tokens.extend(&other[..rng.below(other.len() + 1)]);
         }
         for _ in 0..rng.below(4) {
@@ -170,14 +55,9 @@ pub fn random_leaves(rng: &mut Rng, n: usize, n_vocab: usize) -> Vec<(Vec<i32>, 
         if tokens.is_empty() && rng.chance(0.9) {
             tokens.push(rng.below(n_vocab) as i32);
         }
-        leaves.push((tokens, format!("n{}", (i * 7919) % 10_007)));
+        leaves.push((format!("n{}", (i * 7919) % 10_007), tokens));
     }
     leaves
-}
-
-pub fn without_empty(leaves: &[(Vec<i32>, String)]) -> Vec<(Vec<i32>, String)> {
-    let leaves = leaves.iter().filter(|(tokens, _)| !tokens.is_empty());
-    leaves.cloned().collect()
 }
 
 pub fn slot() -> HostSampler {
@@ -235,12 +115,12 @@ pub fn activate(sampler: &HostSampler, path: &CStr) -> i32 {
 }
 
 /// Compares one `apply` with the model.
-pub fn check_apply(sampler: &HostSampler, naive: &mut Naive, input: &Array, mode: i32) {
+pub fn check_apply(sampler: &HostSampler, naive: &mut Span, input: &Array, mode: i32) {
     let greedy = mode & 1 == LLAMA_SIEVE_TRIE_GREEDY;
     let compact = mode & LLAMA_SIEVE_TRIE_COMPACT != 0;
     let mut output = input.clone();
     sampler.apply(&mut output);
-    let Some(allowed) = naive.allowed(input, greedy) else {
+    let Some(allowed) = naive.allowed(&input.tokens(), greedy) else {
         assert_eq!(&output, input, "nothing is to be masked");
         return;
     };
@@ -312,11 +192,11 @@ pub fn input(rng: &mut Rng, n_vocab: usize) -> Array {
 
 /// Bans candidates as a bias or a grammar before the trie does: some or all of the tokens that may
 /// follow get minus infinity. Sometimes also removes some, as another sampler may.
-pub fn ban(rng: &mut Rng, naive: &Naive, array: &mut Array) {
-    let children = naive.known();
+pub fn ban(rng: &mut Rng, naive: &Span, array: &mut Array) {
+    let following = naive.following();
     let all = rng.chance(0.5);
     for candidate in &mut array.data {
-        if children.contains(&candidate.id) && (all || rng.chance(0.5)) {
+        if following.contains(&candidate.id) && (all || rng.chance(0.5)) {
             candidate.logit = f32::NEG_INFINITY;
         }
     }
@@ -327,10 +207,10 @@ pub fn ban(rng: &mut Rng, naive: &Naive, array: &mut Array) {
 }
 
 /// Returns a token to accept, usually one that may follow.
-pub fn next_token(rng: &mut Rng, naive: &Naive, n_vocab: usize) -> i32 {
-    let known = naive.known();
-    if !known.is_empty() && rng.chance(0.9) {
-        return rng.pick(&known);
+pub fn next_token(rng: &mut Rng, naive: &Span, n_vocab: usize) -> i32 {
+    let following = naive.following();
+    if !following.is_empty() && rng.chance(0.9) {
+        return rng.pick(&following);
     }
     rng.below(n_vocab) as i32
 }

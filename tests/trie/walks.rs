@@ -3,6 +3,7 @@
 use std::ffi::{CStr, CString};
 
 use crate::naive::*;
+use crate::span::{Descriptor, Leaves, Span};
 use crate::support::arrays::Rng;
 use crate::support::{Array, HostSampler, trained_model};
 use llama_sieve::ffi::library::*;
@@ -24,29 +25,30 @@ fn random_walks_follow_the_naive_model() {
             1 + rng.below(40)
         };
         let n = if round == 200 { 5000 } else { n };
-        let all = random_leaves(&mut rng, n, n_vocab);
-        let mut first = Naive::new(without_empty(&all));
-        let mut with_empty = Naive::new(all);
+        let mut descriptors = [("first", n), ("second", 5)].map(|(path, n)| Descriptor {
+            path: path.to_owned(),
+            leaves: random_leaves(&mut rng, n, n_vocab),
+            terminators: Vec::new(),
+        });
         if rng.chance(0.5) {
             let n = 1 + rng.below(4);
-            first.terminators = (0..n).map(|_| rng.below(n_vocab) as i32).collect();
-            with_empty.terminators = first.terminators.clone();
+            descriptors[0].terminators = (0..n).map(|_| rng.below(n_vocab) as i32).collect();
         }
-        let second = Naive::new(without_empty(&random_leaves(&mut rng, 5, n_vocab)));
-        if first.leaves.is_empty() || second.leaves.is_empty() {
+        let has_values = |d: &Descriptor| d.leaves.iter().any(|(_, tokens)| !tokens.is_empty());
+        if !descriptors.iter().all(has_values) {
             continue;
         }
-        let text = json(&[("first", &with_empty), ("second", &second)]);
+        let text = json(&descriptors);
         let mode = rng.pick(&modes);
         let mut sampler = slot();
         assert!(!is_active(&sampler));
         assert_eq!(set(&sampler, text.as_bytes(), mode), LLAMA_SIEVE_OK);
-        let mut naive = first.clone();
+        let mut naive = Span::new(&descriptors);
         for _ in 0..60 {
-            assert_eq!(is_active(&sampler), naive.prefix.is_some());
-            assert_eq!(leaf(&sampler), naive.leaf);
+            assert_eq!(is_active(&sampler), naive.is_active());
+            assert_eq!(leaf(&sampler).as_deref(), naive.leaf());
             assert_eq!(forced(&sampler), naive.forced());
-            assert_eq!(allowed(&sampler), naive.known());
+            assert_eq!(allowed(&sampler), naive.following());
             let mut input = input(&mut rng, n_vocab);
             if rng.chance(0.2) {
                 ban(&mut rng, &naive, &mut input);
@@ -58,7 +60,7 @@ fn random_walks_follow_the_naive_model() {
             match rng.below(30) {
                 0 => {
                     sampler.reset();
-                    naive.reset(mode);
+                    naive.reset(mode & LLAMA_SIEVE_TRIE_RESET_IDLE != 0);
                 }
                 1 => {
                     let copy = sampler.clone();
@@ -68,11 +70,11 @@ fn random_walks_follow_the_naive_model() {
                 }
                 2 => {
                     assert_eq!(activate(&sampler, c"second"), LLAMA_SIEVE_OK);
-                    naive = second.clone();
+                    assert!(naive.activate("second"));
                 }
                 3 => {
                     assert_eq!(set(&sampler, text.as_bytes(), mode), LLAMA_SIEVE_OK);
-                    naive = first.clone();
+                    naive = Span::new(&descriptors);
                 }
                 4 => {
                     let other = slot();
@@ -93,19 +95,15 @@ fn random_walks_follow_the_naive_model() {
 }
 
 /// "go" and "go on", after which a full stop (7) or a comma (8) may follow.
-fn with_terminators() -> Naive {
-    let mut naive = Naive::new(vec![
-        (vec![1], "go".into()),
-        (vec![1, 2], "go on".into()),
-        (vec![3], "stop".into()),
-    ]);
-    naive.terminators = vec![8, 7, 8];
-    naive
+fn with_terminators() -> String {
+    let mut descriptors = values(&[("go", &[1]), ("go on", &[1, 2]), ("stop", &[3])]);
+    descriptors[0].terminators = vec![8, 7, 8];
+    json(&descriptors)
 }
 
 #[test]
 fn terminators_may_follow_a_value_that_begins_another() {
-    let payload = json(&[("p", &with_terminators())]);
+    let payload = with_terminators();
     for mode in [0, 1, 0x100, 0x101] {
         let sampler = slot();
         assert_eq!(set(&sampler, payload.as_bytes(), mode), LLAMA_SIEVE_OK);
@@ -137,7 +135,7 @@ fn terminators_may_follow_a_value_that_begins_another() {
 #[test]
 fn a_reset_may_leave_a_complete_span_idle() {
     quiet();
-    let payload = json(&[("p", &with_terminators())]);
+    let payload = with_terminators();
     for (mode, idle) in [(1, false), (0x101, false), (0x201, true), (0x300, true)] {
         let sampler = slot();
         assert_eq!(set(&sampler, payload.as_bytes(), mode), LLAMA_SIEVE_OK);
@@ -164,10 +162,10 @@ fn a_reset_may_leave_a_complete_span_idle() {
 #[test]
 fn a_value_may_be_as_long_as_a_span_and_no_longer() {
     let sampler = slot();
-    let value = |n| Naive::new(vec![((0..n).collect(), "long".to_owned())]);
-    let longest = json(&[("p", &value(500))]);
+    let value = |n| json(&one(vec![("long".to_owned(), (0..n).collect())]));
+    let longest = value(500);
     assert_eq!(set(&sampler, longest.as_bytes(), 1), LLAMA_SIEVE_OK);
-    let longer = json(&[("p", &value(501))]);
+    let longer = value(501);
     assert_eq!(
         set(&sampler, longer.as_bytes(), 1),
         LLAMA_SIEVE_ERROR_INVALID
@@ -223,10 +221,10 @@ fn a_span_of_500_tokens_is_closed() {
 
 #[test]
 fn an_infinite_logit_of_a_valid_token_wins_alone() {
-    let naive = Naive::new(vec![(vec![1], "a".into()), (vec![2], "b".into())]);
+    let payload = json(&values(&[("a", &[1]), ("b", &[2])]));
     for mode in [0, 1, 0x100, 0x101] {
         let sampler = slot();
-        set(&sampler, json(&[("p", &naive)]).as_bytes(), mode);
+        set(&sampler, payload.as_bytes(), mode);
         let mut array = Array::of_logits([f32::INFINITY, 3.0, f32::INFINITY, 9.0]);
         sampler.apply(&mut array);
         assert_eq!(array.ids(), [2]);
@@ -238,7 +236,7 @@ fn an_infinite_logit_of_a_valid_token_wins_alone() {
 }
 
 /// Returns the choices for the tests on the trained model.
-fn choices(model: &Model) -> Naive {
+fn choices(model: &Model) -> Leaves {
     let names = [
         "Moses",
         "Aaron",
@@ -248,13 +246,8 @@ fn choices(model: &Model) -> Naive {
         "the LORD",
         "the land of Egypt",
     ];
-    let leaves = names.iter().map(|name| {
-        (
-            model.tokenize(&format!(" {name}"), false),
-            (*name).to_owned(),
-        )
-    });
-    Naive::new(leaves.collect())
+    let leaf = |name: &str| (name.to_owned(), model.tokenize(&format!(" {name}"), false));
+    names.map(leaf).into()
 }
 
 /// Returns some of the first nine filters in random order, and then dist.
@@ -288,7 +281,7 @@ fn a_thousand_generations_always_give_a_choice() {
     let model = Model::load(trained_model()).expect("the model loads");
     let n_vocab = model.n_vocab() as i32;
     let choices = choices(&model);
-    let payload = CString::new(json(&[("person", &choices)])).expect("no NUL");
+    let payload = CString::new(json(&one(choices.clone()))).expect("no NUL");
     let prompt = model.tokenize("And the LORD said unto", true);
     let mut context = Context::new(&model, 64, 1).expect("a context");
     let mut rng = Rng(62);
@@ -313,7 +306,7 @@ fn a_thousand_generations_always_give_a_choice() {
             // SAFETY: the trie is a member of the living chain.
             let active = unsafe { llama_sieve_trie_is_active(trie) };
             // A value that is the beginning of another ends at a token that does not continue it.
-            let ended = !active && choices.leaves.iter().any(|(tokens, _)| *tokens == text);
+            let ended = !active && choices.iter().any(|(_, tokens)| *tokens == text);
             if !ended {
                 text.push(token);
             }
@@ -322,8 +315,8 @@ fn a_thousand_generations_always_give_a_choice() {
             }
             context.decode(&[token]).expect("there is room");
         }
-        let name = choices.name(&text);
-        let name = name.unwrap_or_else(|| panic!("round {round}: {text:?} is no choice"));
+        let value = choices.iter().find(|(_, tokens)| *tokens == text);
+        let (name, _) = value.unwrap_or_else(|| panic!("round {round}: {text:?} is no choice"));
         // SAFETY: as above.
         let leaf = unsafe { CStr::from_ptr(llama_sieve_trie_leaf(trie)) };
         assert_eq!(leaf.to_str(), Ok(name.as_str()));

@@ -3,7 +3,19 @@
 
 use llama_sieve::TokenData;
 
-use crate::payload::{Descriptors, Leaves};
+/// The allowed sequences of one descriptor, with their names.
+pub type Leaves = Vec<(String, Vec<i32>)>;
+
+/// The descriptors in order.
+pub type Descriptors = Vec<Descriptor>;
+
+/// One span that can be constrained.
+#[derive(Clone, Debug)]
+pub struct Descriptor {
+    pub path: String,
+    pub leaves: Leaves,
+    pub terminators: Vec<i32>,
+}
 
 /// The maximum number of tokens of a value. A span that has not ended after as many is closed.
 pub const LONGEST: usize = 500;
@@ -20,8 +32,8 @@ pub struct Span {
 }
 
 impl Span {
-    pub fn new(descriptors: &Descriptors) -> Self {
-        let mut descriptors = descriptors.clone();
+    pub fn new(descriptors: &[Descriptor]) -> Self {
+        let mut descriptors = descriptors.to_vec();
         for descriptor in &mut descriptors {
             descriptor.leaves.retain(|(_, tokens)| !tokens.is_empty());
         }
