@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use crate::support::arrays::Rng;
 use crate::support::compare::same;
 use crate::support::family::{FAMILY, Member};
+use crate::support::span::{Span, json, one};
 use crate::support::{Grid, HostSampler, alone, fresh_rng, number_from_env, replay, trained_model};
 use llama_sieve::ffi::library::LLAMA_SIEVE_OK;
 use llama_sieve::ffi::trie::*;
@@ -40,41 +41,6 @@ struct Counters {
     masked: AtomicU64,
 }
 
-/// A naive model of a constraint: the list of sequences that are still possible.
-struct Naive {
-    sequences: Vec<Vec<i32>>,
-    depth: usize,
-}
-
-impl Naive {
-    fn free() -> Self {
-        Self {
-            sequences: Vec::new(),
-            depth: 0,
-        }
-    }
-
-    fn is_active(&self) -> bool {
-        !self.sequences.is_empty()
-    }
-
-    fn allows(&self, token: i32) -> bool {
-        !self.is_active() || self.sequences.iter().any(|s| s[self.depth] == token)
-    }
-
-    /// Accepts `token`. Returns true if it completed a sequence.
-    fn accept(&mut self, token: i32) -> bool {
-        let was_active = self.is_active();
-        self.sequences.retain(|s| s[self.depth] == token);
-        self.depth += 1;
-        if self.sequences.iter().any(|s| s.len() == self.depth) {
-            // In this test no sequence of a payload is the beginning of another.
-            *self = Self::free();
-        }
-        was_active && !self.is_active()
-    }
-}
-
 /// Returns sequences of equal length, so that none is a prefix of another.
 fn sequences(rng: &mut Rng, n_vocab: usize) -> Vec<Vec<i32>> {
     let length = 1 + rng.below(4);
@@ -90,22 +56,14 @@ fn sequences(rng: &mut Rng, n_vocab: usize) -> Vec<Vec<i32>> {
     sequences
 }
 
-fn payload(sequences: &[Vec<i32>]) -> String {
-    let leaves: Vec<_> = sequences
-        .iter()
-        .enumerate()
-        .map(|(i, tokens)| serde_json::json!({"name": format!("v{i}"), "tokens": tokens}))
-        .collect();
-    serde_json::json!({"descriptors": [{"path": "p", "leaves": leaves}]}).to_string()
-}
-
 /// Equal chains on both sides, each with a slot for a constraint in front.
 struct Chains {
     label: String,
     sides: [HostSampler; 2],
     /// Pointers into the chains, which own the slots.
     slots: [*mut sys::llama_sampler; 2],
-    naive: Naive,
+    /// The naive model of the constraint.
+    span: Option<Span>,
     constrained: bool,
     /// True if a member may choose a masked token, on both sides alike.
     may_choose_masked: bool,
@@ -125,7 +83,7 @@ impl Chains {
             label: String::new(),
             slots: [slots[0].as_ptr(), slots[1].as_ptr()],
             sides: slots.map(|slot| HostSampler::chain(vec![slot])),
-            naive: Naive::free(),
+            span: None,
             constrained: rng.chance(0.6),
             may_choose_masked: false,
             masks: false,
@@ -171,19 +129,19 @@ impl Chains {
         }
         counters.constraints.fetch_add(1, Relaxed);
         if rng.chance(0.2) {
-            self.naive = Naive::free();
+            self.span = None;
             for slot in self.slots {
                 // SAFETY: the chains live, and with them their slots.
                 unsafe { llama_sieve_trie_clear(slot.cast()) };
             }
             return;
         }
-        let sequences = sequences(rng, n_vocab);
-        let json = payload(&sequences);
-        self.naive = Naive {
-            sequences,
-            depth: 0,
-        };
+        let sequences = sequences(rng, n_vocab).into_iter().enumerate();
+        let descriptors = one(sequences
+            .map(|(i, tokens)| (format!("v{i}"), tokens))
+            .collect());
+        let json = json(&descriptors);
+        self.span = Some(Span::new(&descriptors));
         self.masks = rng.chance(0.5);
         let compact = match self.masks {
             true => 0,
@@ -218,26 +176,29 @@ impl Chains {
 
     fn sample(&mut self, context: &Context, counters: &Counters) -> Option<i32> {
         let (ours, is_nan) = self.sample_both(context)?;
-        let allowed = self.naive.allows(ours);
+        let following = self.span.as_ref().map_or(Vec::new(), Span::following);
+        let allowed = following.is_empty() || following.contains(&ours);
         assert!(
             allowed || (self.masks && (self.may_choose_masked || is_nan)),
             "token {ours} is forbidden:{}",
             self.label
         );
         counters.tokens.fetch_add(1, Relaxed);
-        if !allowed {
-            // The trie becomes idle, on both sides.
-            counters.masked.fetch_add(1, Relaxed);
-            self.naive = Naive::free();
-        }
+        // At a token that is not allowed the trie becomes idle, on both sides.
+        counters.masked.fetch_add(u64::from(!allowed), Relaxed);
+        let constrained = allowed && !following.is_empty();
         counters
             .constrained_tokens
-            .fetch_add(u64::from(self.naive.is_active()), Relaxed);
-        let completed = self.naive.accept(ours);
+            .fetch_add(u64::from(constrained), Relaxed);
+        if let Some(span) = &mut self.span {
+            span.accept(ours);
+        }
+        let is_active = self.span.as_ref().is_some_and(Span::is_active);
+        let completed = constrained && !is_active;
         counters.completed.fetch_add(u64::from(completed), Relaxed);
         // SAFETY: the slot lives.
         let active = unsafe { llama_sieve_trie_is_active(self.slots[0].cast()) };
-        assert_eq!(active, self.naive.is_active(), "{}", self.label);
+        assert_eq!(active, is_active, "{}", self.label);
         Some(ours)
     }
 }

@@ -7,6 +7,7 @@ pub mod compare;
 pub mod family;
 pub mod orders;
 pub mod sizes;
+pub mod span;
 pub mod straight;
 
 use std::ffi::{CStr, CString};

@@ -20,6 +20,32 @@ pub struct Descriptor {
 /// The maximum number of tokens of a value. A span that has not ended after as many is closed.
 pub const LONGEST: usize = 500;
 
+/// Returns the only descriptor of a payload, with the path "p".
+pub fn one(leaves: Leaves) -> [Descriptor; 1] {
+    [Descriptor {
+        path: "p".to_owned(),
+        leaves,
+        terminators: Vec::new(),
+    }]
+}
+
+/// Returns the payload of these descriptors.
+pub fn json(descriptors: &[Descriptor]) -> String {
+    let descriptor = |descriptor: &Descriptor| {
+        let leaves = descriptor.leaves.iter();
+        let leaves =
+            leaves.map(|(name, tokens)| serde_json::json!({"name": name, "tokens": tokens}));
+        let mut value =
+            serde_json::json!({"path": descriptor.path, "leaves": leaves.collect::<Vec<_>>()});
+        if !descriptor.terminators.is_empty() {
+            value["terminators"] = serde_json::json!(descriptor.terminators);
+        }
+        value
+    };
+    let descriptors: Vec<_> = descriptors.iter().map(descriptor).collect();
+    serde_json::json!({"modelId": "test", "descriptors": descriptors}).to_string()
+}
+
 /// The constrained values, and the position of the text in them.
 #[derive(Clone, Debug)]
 pub struct Span {

@@ -5,8 +5,6 @@ mod answers;
 mod composition;
 mod naive;
 mod schema;
-#[path = "../support/span.rs"]
-mod span;
 #[path = "../support/mod.rs"]
 mod support;
 mod walks;

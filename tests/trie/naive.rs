@@ -2,41 +2,16 @@
 
 use std::ffi::CStr;
 
-use crate::span::{Descriptor, Leaves, Span};
 use crate::support::arrays::{Rng, Shape};
+pub use crate::support::span::{Descriptor, Leaves, Span, json, one};
 use crate::support::{Array, HostSampler};
 use llama_sieve::ffi::host::llama_h::llama_sampler;
 use llama_sieve::ffi::trie::*;
-use serde_json::json;
 
-/// Returns the only descriptor of a payload, with the path "p".
-pub fn one(leaves: Leaves) -> [Descriptor; 1] {
-    [Descriptor {
-        path: "p".to_owned(),
-        leaves,
-        terminators: Vec::new(),
-    }]
-}
-
-/// Returns such a descriptor of values and their tokens.
+/// Returns the descriptor of some values and their tokens.
 pub fn values(values: &[(&str, &[i32])]) -> [Descriptor; 1] {
     let leaf = |&(name, tokens): &(&str, &[i32])| (name.to_owned(), tokens.to_vec());
     one(values.iter().map(leaf).collect())
-}
-
-/// Returns the payload of these descriptors.
-pub fn json(descriptors: &[Descriptor]) -> String {
-    let descriptor = |descriptor: &Descriptor| {
-        let leaves = descriptor.leaves.iter();
-        let leaves = leaves.map(|(name, tokens)| json!({"name": name, "tokens": tokens}));
-        let mut value = json!({"path": descriptor.path, "leaves": leaves.collect::<Vec<_>>()});
-        if !descriptor.terminators.is_empty() {
-            value["terminators"] = json!(descriptor.terminators);
-        }
-        value
-    };
-    let descriptors: Vec<_> = descriptors.iter().map(descriptor).collect();
-    json!({"modelId": "test", "descriptors": descriptors}).to_string()
 }
 
 /// Returns sequences with shared prefixes, some of which are prefixes of others, and some of which

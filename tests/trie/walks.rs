@@ -3,7 +3,6 @@
 use std::ffi::{CStr, CString};
 
 use crate::naive::*;
-use crate::span::{Descriptor, Leaves, Span};
 use crate::support::arrays::Rng;
 use crate::support::{Array, HostSampler, trained_model};
 use llama_sieve::ffi::library::*;
