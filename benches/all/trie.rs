@@ -12,6 +12,7 @@ use crate::grammar::theirs;
 use crate::measure::{self, floor, median};
 use crate::report::Measurement;
 use crate::support::arrays::{Rng, peaked};
+use crate::support::span::{json, one};
 use crate::support::{Array, HostSampler};
 
 const N_VOCAB: usize = 128_256;
@@ -30,11 +31,8 @@ fn names(n: usize) -> Vec<String> {
 }
 
 fn payload(model: &Model, names: &[String]) -> String {
-    let leaf =
-        |name: &String| serde_json::json!({"name": name, "tokens": model.tokenize(name, false)});
-    let leaves: Vec<_> = names.iter().map(leaf).collect();
-    serde_json::json!({"modelId": "bench", "descriptors": [{"path": "p", "leaves": leaves}]})
-        .to_string()
+    let leaf = |name: &String| (name.clone(), model.tokenize(name, false));
+    json(&one(names.iter().map(leaf).collect()))
 }
 
 /// Returns the median of the nanoseconds of `run` on the values that `prepare` makes.

@@ -10,6 +10,7 @@ use std::ffi::CString;
 use crate::support::arrays::{Array, ODD_SIZES, Recipe, Rng, odd_logits};
 use crate::support::compare::same;
 use crate::support::family::{FAMILY, Member, vocabulary};
+use crate::support::span::{json, one};
 use crate::support::straight::{Straight, left_by_built_ins};
 use crate::support::{Grid, HostSampler, fresh_rng, logit_biases, number_from_env, replay};
 use llama_sieve::ffi::chain::*;
@@ -60,20 +61,14 @@ fn grammar(rng: &mut Rng) -> (HostSampler, HostSampler) {
 }
 
 fn trie(n: usize, mode: i32, rng: &mut Rng) -> HostSampler {
-    let mut leaves = Vec::new();
-    for i in 0..1 + rng.below(40) {
+    let n_leaves = 1 + rng.below(40);
+    let leaf = |i| {
         let length = 1 + rng.below(60);
-        let tokens: Vec<String> = (0..length).map(|_| rng.below(n).to_string()).collect();
-        leaves.push(format!(
-            r#"{{"name": "n{i}", "tokens": [{}]}}"#,
-            tokens.join(", ")
-        ));
-    }
-    let json = format!(
-        r#"{{"modelId": "m", "descriptors": [{{"path": "a", "leaves": [{}]}}]}}"#,
-        leaves.join(", ")
-    );
-    let json = CString::new(json).expect("no NUL");
+        let tokens = (0..length).map(|_| rng.below(n) as i32).collect();
+        (format!("n{i}"), tokens)
+    };
+    let leaves = (0..n_leaves).map(leaf).collect();
+    let json = CString::new(json(&one(leaves))).expect("no NUL");
     // SAFETY: no vocabulary, and a string that lives during the call.
     HostSampler::new(unsafe {
         llama_sampler_init_token_trie(std::ptr::null(), json.as_ptr(), mode)

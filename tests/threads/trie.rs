@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::support::arrays::Rng;
+use crate::support::span::{json, one};
 use crate::support::{Array, HostSampler, alone, number_from_env};
 use llama_sieve::ffi::library::LLAMA_SIEVE_OK;
 use llama_sieve::ffi::trie::handles::*;
@@ -29,10 +30,8 @@ fn set(smpl: *mut vendor_llama_cpp::sys::llama_sampler, json: &str) -> i32 {
 
 /// Returns a payload with one value of two tokens, `2 * n` and `2 * n + 1`.
 fn payload(n: usize) -> String {
-    let (a, b) = (2 * n, 2 * n + 1);
-    format!(
-        "{{\"descriptors\":[{{\"path\":\"p\",\"leaves\":[{{\"name\":\"v{n}\",\"tokens\":[{a},{b}]}}]}}]}}"
-    )
+    let first = 2 * n as i32;
+    json(&one(vec![(format!("v{n}"), vec![first, first + 1])]))
 }
 
 /// The number of payloads, more than the cache holds.
