@@ -15,6 +15,8 @@ mod minimal;
 mod pictures;
 #[cfg(target_os = "linux")]
 mod readme;
+#[path = "../support/schemas.rs"]
+mod schemas;
 #[cfg(target_os = "linux")]
 mod sieve;
 #[cfg(target_os = "linux")]

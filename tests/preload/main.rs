@@ -7,6 +7,8 @@ mod dropin_header;
 #[path = "../support/loading.rs"]
 mod loading;
 mod programs;
+#[path = "../support/schemas.rs"]
+mod schemas;
 #[path = "../support/toolchain.rs"]
 mod toolchain;
 

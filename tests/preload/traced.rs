@@ -5,11 +5,11 @@ use std::fs;
 use std::path::Path;
 
 use serde_json::Value;
-use test_crates::boon::{Compiler, Schemas};
 
 use crate::common;
 use crate::preloaded::{preloaded, preloaded_of_known_build};
 use crate::programs::{Run, Said, generate, model};
+use crate::schemas::Schema;
 use crate::toolchain::{Build, Link, Program, empty_folder};
 
 fn run(program: Run<'_>) -> Said {
@@ -18,18 +18,11 @@ fn run(program: Run<'_>) -> Said {
 
 /// Returns the lines of a record, after checking each against the committed schema.
 fn lines(record: &Path) -> Vec<Value> {
-    let schema = include_str!("../../docs/trace.schema.json");
-    let schema = serde_json::from_str(schema).expect("the schema is JSON");
-    let (mut schemas, mut compiler) = (Schemas::new(), Compiler::new());
-    let added = compiler.add_resource("trace.json", schema);
-    added.expect("the schema is one");
-    let index = compiler.compile("trace.json", &mut schemas);
-    let index = index.expect("the schema is one");
+    let schema = Schema::of("docs/trace.schema.json");
     let text = fs::read_to_string(record).expect("the record is there");
     let parsed = text.lines().map(|line| {
         let line = serde_json::from_str(line).expect("JSON");
-        let valid = schemas.validate(&line, index);
-        assert!(valid.is_ok(), "{line}");
+        schema.check(&line);
         line
     });
     parsed.collect()

@@ -8,5 +8,7 @@ mod grammars;
 mod model;
 mod record;
 mod replayed;
+#[path = "../support/schemas.rs"]
+mod schemas;
 #[path = "../support/mod.rs"]
 mod support;

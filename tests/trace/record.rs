@@ -4,7 +4,8 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use llama_sieve::trace::{self, Options};
 use serde_json::Value;
-use test_crates::boon::{Compiler, SchemaIndex, Schemas};
+
+use crate::schemas::Schema;
 
 /// The lines that a trace has so far.
 #[derive(Clone, Default)]
@@ -41,34 +42,8 @@ impl Lines {
 
 /// Checks lines against the committed schema.
 pub fn check(lines: &[Value]) {
-    static SCHEMA: LazyLock<Schema> = LazyLock::new(Schema::new);
+    static SCHEMA: LazyLock<Schema> = LazyLock::new(|| Schema::of("docs/trace.schema.json"));
     lines.iter().for_each(|line| SCHEMA.check(line));
-}
-
-struct Schema {
-    schemas: Schemas,
-    index: SchemaIndex,
-}
-
-impl Schema {
-    fn new() -> Self {
-        let text = include_str!("../../docs/trace.schema.json");
-        let (mut schemas, mut compiler) = (Schemas::new(), Compiler::new());
-        let schema = serde_json::from_str(text).expect("JSON");
-        compiler
-            .add_resource("trace.json", schema)
-            .expect("a schema");
-        let index = compiler
-            .compile("trace.json", &mut schemas)
-            .expect("a schema");
-        Self { schemas, index }
-    }
-
-    fn check(&self, line: &Value) {
-        if let Err(error) = self.schemas.validate(line, self.index) {
-            panic!("{line}: {error:#}");
-        }
-    }
 }
 
 /// Returns the lines of tokens.

@@ -5,6 +5,8 @@ mod answers;
 mod composition;
 mod naive;
 mod schema;
+#[path = "../support/schemas.rs"]
+mod schemas;
 #[path = "../support/mod.rs"]
 mod support;
 mod walks;
