@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-use crate::preloaded::{AS_ASKED, made, preloaded, preloaded_of_known_build};
+use crate::preloaded::{AS_ASKED, made, made_alike, preloaded, preloaded_of_known_build};
 use crate::programs::{Run, build, model, source};
 use crate::toolchain::{Build, Link, compile_common, empty_folder, root, succeed};
 use vendor_llama_cpp::paths;
@@ -84,6 +84,10 @@ fn arguments(run: Run<'_>) -> Run<'_> {
     run.arg(model()).arg(1).arg(4)
 }
 
+fn one_seed(run: Run<'_>) -> Run<'_> {
+    run.arg(model()).arg(1).arg(1)
+}
+
 const SERVED: &str = "common_sampler_sample: ours";
 
 /// Includes grammars, first or last, and reasoning budgets. Tokens and the candidates before them
@@ -92,10 +96,7 @@ const SERVED: &str = "common_sampler_sample: ours";
 fn a_server_samples_the_same_from_the_same_candidates() {
     let built_in = arguments(Run::of(program())).said();
     assert!(built_in.out.lines().count() >= 100);
-    let ours = preloaded_of_known_build(program()).env("LLAMA_SIEVE_VERBOSE", 1);
-    let ours = arguments(ours).said();
-    assert_eq!(ours.out, built_in.out);
-    let made = made(&ours);
+    let made = made_alike(arguments(preloaded_of_known_build(program())), &built_in);
     assert_eq!(made.get(SERVED), Some(&1), "{made:?}");
     let after = "common_sampler_sample after a grammar: ours";
     assert_eq!(made.get(after), Some(&1), "{made:?}");
@@ -109,18 +110,14 @@ fn a_server_samples_the_same_from_the_same_candidates() {
 #[test]
 fn what_the_user_does_not_want_is_the_hosts() {
     let built_in = arguments(Run::of(program())).said();
-    let said = |run: Run<'_>| {
-        let said = arguments(run.env("LLAMA_SIEVE_VERBOSE", 1)).said();
-        assert_eq!(said.out, built_in.out);
-        made(&said)
-    };
     for list in [
         "off",
         "top-k,dist",
         "penalties,dry,top-p,min-p,temp-ext,sample",
     ] {
         let run = preloaded_of_known_build(program()).env("LLAMA_SIEVE_PRELOAD", list);
-        assert_eq!(said(run).get(SERVED), None, "{list}");
+        let made = made_alike(arguments(run), &built_in);
+        assert_eq!(made.get(SERVED), None, "{list}");
     }
 }
 
@@ -135,11 +132,9 @@ fn what_moves_to_another_chain_is_sampled_with_as_what_comes_before_that() {
     let lines: Vec<&str> = built_in.out.lines().collect();
     assert!(lines[0].starts_with(" 200") && lines[1].starts_with(" 200"));
     assert!(!lines[2].starts_with(" 100") && !lines[2].starts_with(" 200"));
-    let ours = preloaded(&program).env("LLAMA_SIEVE_VERBOSE", 1);
-    let ours = ours.arg(model()).said();
-    assert_eq!(ours.out, built_in.out);
+    let made = made_alike(preloaded(&program).arg(model()), &built_in);
     for served in [SERVED, "common_sampler_sample after a budget: ours"] {
-        assert_eq!(made(&ours).get(served), Some(&1), "{}", ours.err);
+        assert_eq!(made.get(served), Some(&1), "{made:?}");
     }
 }
 
@@ -147,18 +142,15 @@ fn what_moves_to_another_chain_is_sampled_with_as_what_comes_before_that() {
 /// are switched off.
 #[test]
 fn a_server_of_an_unknown_build_is_sampled_for_as_well() {
-    let one_seed = |run: Run<'static>| run.arg(model()).arg(1).arg(1);
     let built_in = one_seed(Run::of(program())).said();
-    let said = one_seed(preloaded(program()).env("LLAMA_SIEVE_VERBOSE", 1)).said();
-    assert_eq!(said.out, built_in.out);
-    assert_eq!(made(&said).get(SERVED), Some(&1));
+    let made = made_alike(one_seed(preloaded(program())), &built_in);
+    assert_eq!(made.get(SERVED), Some(&1));
 }
 
 /// With every sampler, grammar and option, the drop-ins leave the same bits on copies of a chain as
 /// llama.cpp's own function.
 #[test]
 fn every_token_of_a_server_can_be_compared() {
-    let one_seed = |run: Run<'static>| run.arg(model()).arg(1).arg(1);
     let built_in = one_seed(Run::of(program())).said();
     for run in [preloaded_of_known_build(program()), preloaded(program())] {
         let run = run.env("LLAMA_SIEVE_PRELOAD", "verify");
@@ -181,13 +173,10 @@ fn every_token_of_a_server_can_be_compared() {
 /// chain is sampled like one that has only this library's samplers.
 #[test]
 fn what_is_switched_off_may_be_the_hosts() {
-    let one_seed = |run: Run<'static>| run.arg(model()).arg(1).arg(1);
     let built_in = one_seed(Run::of(program())).said();
     let list = "top-k,top-p,min-p,temp-ext,dist,sample";
     let run = preloaded_of_known_build(program()).env("LLAMA_SIEVE_PRELOAD", list);
-    let said = one_seed(run.env("LLAMA_SIEVE_VERBOSE", 1)).said();
-    assert_eq!(said.out, built_in.out);
-    let made = made(&said);
+    let made = made_alike(one_seed(run), &built_in);
     assert_eq!(made.get(SERVED), Some(&1));
     for name in ["penalties", "dry", "typical", "xtc", "top-n-sigma"] {
         let theirs = format!("{name}: {AS_ASKED}");
@@ -204,18 +193,12 @@ fn a_server_in_one_library_with_llama_cpp_samples_the_same() {
     let program = sampling_with("preload_one_library", "common.cpp", &library);
     let program = build(program.with_llama_h());
     let built_in = arguments(Run::of(&program)).said();
-    let said = |run: Run<'_>| {
-        let said = arguments(run.env("LLAMA_SIEVE_VERBOSE", 1)).said();
-        assert_eq!(said.out, built_in.out);
-        made(&said)
-    };
-    assert_eq!(
-        said(preloaded_of_known_build(&program)).get(SERVED),
-        Some(&1)
-    );
+    let made = made_alike(arguments(preloaded_of_known_build(&program)), &built_in);
+    assert_eq!(made.get(SERVED), Some(&1));
     // The first member of a chain is llama.cpp's own, and the last is this library's.
     let list = "dist,top-k,sample";
-    said(preloaded_of_known_build(&program).env("LLAMA_SIEVE_PRELOAD", list));
+    let run = preloaded_of_known_build(&program).env("LLAMA_SIEVE_PRELOAD", list);
+    made_alike(arguments(run), &built_in);
 }
 
 /// The common library is recognized by the addresses of its code, not by names: in other versions
@@ -231,13 +214,8 @@ fn what_shares_a_library_with_llama_cpp_is_told_from_its_samplers() {
     let library = common_library("preload_otherwise", &objects, true);
     let program = sampling_with("preload_otherwise", "common.cpp", &library);
     let program = build(program.flag(OTHERWISE).with_llama_h());
-    let one_seed = |run: Run<'static>| run.arg(model()).arg(1).arg(1);
-    let program: &'static Path = Box::leak(program.into_boxed_path());
-    let built_in = one_seed(Run::of(program)).said();
-    let run = preloaded_of_known_build(program).env("LLAMA_SIEVE_VERBOSE", 1);
-    let said = one_seed(run).said();
-    assert_eq!(said.out, built_in.out);
-    let made = made(&said);
+    let built_in = one_seed(Run::of(&program)).said();
+    let made = made_alike(one_seed(preloaded_of_known_build(&program)), &built_in);
     assert_eq!(made.get(SERVED), Some(&1), "{made:?}");
     for kind in ["top-k", "top-p", "min-p", "temp-ext", "penalties", "dist"] {
         let ours = made.get(&format!("{kind}: ours"));

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use crate::preloaded::{made, preloaded, preloaded_of_known_build};
+use crate::preloaded::{made, made_alike, preloaded, preloaded_of_known_build};
 use crate::programs::{Run, build, model, source};
 use crate::toolchain::{Build, Link, empty_folder};
 
@@ -103,9 +103,8 @@ fn grammars_allow_throw_and_refuse_the_same() {
 fn grammars_of_an_unknown_build_are_ours_as_well() {
     let built_in = arguments(Run::of(program())).said();
     let says = |run: Run<'_>| {
-        let said = arguments(run.env("LLAMA_SIEVE_VERBOSE", 1)).said();
-        assert_eq!(said.out, built_in.out);
-        made(&said).get(OURS).copied().unwrap_or(0)
+        let made = made_alike(arguments(run), &built_in);
+        made.get(OURS).copied().unwrap_or(0)
     };
     assert!(says(preloaded(program())) >= 80);
     let old = preloaded(program()).env("LLAMA_SIEVE_HOST", "b10400");
@@ -131,13 +130,11 @@ fn a_fork_does_not_wait_for_a_mutex_of_the_program() {
 /// This library would exceed its limits at the first token.
 #[test]
 fn a_grammar_beyond_the_limits_is_the_hosts_own() {
-    let large = |run: Run<'_>| run.arg("large").arg(model()).said();
-    let built_in = large(Run::of(program()));
+    let large = |run: Run<'static>| run.arg("large").arg(model());
+    let built_in = large(Run::of(program())).said();
     let n: usize = built_in.out.trim().parse().expect("a number");
     assert!(n > 1000, "{n}");
-    let ours = large(preloaded(program()).env("LLAMA_SIEVE_VERBOSE", 1));
-    assert_eq!(ours.out, built_in.out);
-    let made = made(&ours);
+    let made = made_alike(large(preloaded(program())), &built_in);
     let limits = "llama.cpp's own: what may come first exceeds the limits of ours";
     let of_host = made.keys().filter(|key| key.contains(limits)).count();
     assert_eq!((of_host, made.get(OURS)), (1, None), "{made:?}");

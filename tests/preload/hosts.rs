@@ -224,9 +224,7 @@ fn a_chain_in_the_graph_is_made_of_the_built_ins() {
     let program = build(program.with_llama(Link::Shared));
     let built_in = Run::of(&program).arg(model()).said();
     assert!(built_in.out.contains("[+penalties] [+top-k] [+top-p]"));
-    let ours = preloaded_of_known_build(&program).env("LLAMA_SIEVE_VERBOSE", 1);
-    let ours = ours.arg(model()).said();
-    assert_eq!(ours.out, built_in.out);
+    let made = made_alike(preloaded_of_known_build(&program).arg(model()), &built_in);
     for name in [
         "greedy",
         "dist",
@@ -238,7 +236,6 @@ fn a_chain_in_the_graph_is_made_of_the_built_ins() {
         "penalties",
         "logit-bias",
     ] {
-        let made = made(&ours);
         assert!(made.contains_key(&format!("{name}: ours")), "{made:?}");
     }
 }
@@ -299,20 +296,14 @@ fn an_addon_with_a_private_libllama_gets_ours() {
     let host = addon_host("preload_addon_host");
     let built_in = Run::of(&host).arg(addon.display()).said();
     assert!(built_in.out.starts_with("seed 42:"));
-    let ours = preloaded_of_known_build(&host).env("LLAMA_SIEVE_VERBOSE", 1);
-    let ours = ours.arg(addon.display()).said();
-    assert_eq!(ours.out, built_in.out);
+    let ours = preloaded_of_known_build(&host).arg(addon.display());
     let expected = ["dist", "min-p", "penalties", "temp", "top-k"];
     let expected = expected.map(|name| (format!("{name}: ours"), 1));
-    assert_eq!(made(&ours), BTreeMap::from(expected));
+    assert_eq!(made_alike(ours, &built_in), BTreeMap::from(expected));
     // Its own constructors are found, too.
     let off = preloaded(&host).env("LLAMA_SIEVE_PRELOAD", "off");
-    let off = off
-        .env("LLAMA_SIEVE_VERBOSE", 1)
-        .arg(addon.display())
-        .said();
-    assert_eq!(off.out, built_in.out);
-    assert!(made(&off).keys().all(|key| key.ends_with(AS_ASKED)));
+    let off = made_alike(off.arg(addon.display()), &built_in);
+    assert!(off.keys().all(|key| key.ends_with(AS_ASKED)));
 }
 
 /// Each copy first finds the other's functions, and not those of llama.cpp.
@@ -421,10 +412,8 @@ fn what_llama_cpp_makes_for_itself_is_its_own() {
     let program = build(program.with_llama(Link::Shared).flag("-D_GNU_SOURCE"));
     let library = paths::shared_library();
     let built_in = Run::of(&program).arg(library.display()).said();
-    let ours = preloaded_of_known_build(&program).env("LLAMA_SIEVE_VERBOSE", 1);
-    let ours = ours.arg(library.display()).said();
-    assert_eq!(ours.out, built_in.out);
-    let made = made(&ours);
+    let ours = preloaded_of_known_build(&program).arg(library.display());
+    let made = made_alike(ours, &built_in);
     assert_eq!(made.get("dist: ours"), Some(&1));
     let not_finite = "temp: llama.cpp's own: an argument is not finite";
     assert!(made.contains_key(not_finite) && !made.contains_key("temp: ours"));
@@ -439,7 +428,7 @@ fn what_llama_cpp_makes_for_itself_is_its_own() {
         "dry",
     ] {
         let inside = format!("{name}: llama.cpp's own: called by llama.cpp itself");
-        assert_eq!(made.get(&inside), Some(&12), "{name}: {}", ours.err);
+        assert_eq!(made.get(&inside), Some(&12), "{name}: {made:?}");
     }
 }
 

@@ -32,6 +32,13 @@ pub fn made(said: &Said) -> BTreeMap<String, usize> {
     made
 }
 
+/// Runs a program, which must print what it has printed `alone`. Returns what [`made`] does.
+pub fn made_alike(run: Run<'_>, alone: &Said) -> BTreeMap<String, usize> {
+    let said = run.env("LLAMA_SIEVE_VERBOSE", 1).said();
+    assert_eq!(said.out, alone.out, "{}", said.err);
+    made(&said)
+}
+
 pub fn warnings(said: &Said) -> Vec<&str> {
     let lines = said.err.lines();
     lines.filter(|l| l.contains("warning")).collect()
