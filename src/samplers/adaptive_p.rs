@@ -31,12 +31,7 @@ pub struct AdaptiveP {
     target: f32,
     decay: f32,
     rng: SeededMt19937,
-    /// The sum of the chosen tokens' probabilities, each weighted by `decay` to the power of its
-    /// age.
-    weighted_sum: f32,
-    total_weight: f32,
-    /// The chosen token that has not yet been accepted, with its original probability.
-    pending: Option<(Token, f32)>,
+    average: Average,
     /// A buffer for the probabilities before the transformation.
     original: Scratch<Ps>,
     softmax: Scratch<Softmax>,
@@ -49,10 +44,23 @@ pub struct AdaptiveP {
 /// The moving average of the chosen tokens' probabilities.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Average {
+    /// The sum of the probabilities, each weighted by `decay` to the power of its age.
     pub weighted_sum: f32,
     pub total_weight: f32,
     /// The chosen token that has not yet been accepted, with its original probability.
     pub pending: Option<(Token, f32)>,
+}
+
+impl Average {
+    /// Returns the average before the first token, as if all tokens had had the probability
+    /// `target`.
+    fn at(target: f32, decay: f32) -> Self {
+        Self {
+            weighted_sum: target / (1.0 - decay),
+            total_weight: 1.0 / (1.0 - decay),
+            pending: None,
+        }
+    }
 }
 
 /// The number of candidates below which it is faster to work in the array.
@@ -72,9 +80,7 @@ impl AdaptiveP {
             target,
             decay,
             rng: SeededMt19937::new(seed),
-            weighted_sum: target / (1.0 - decay),
-            total_weight: 1.0 / (1.0 - decay),
-            pending: None,
+            average: Average::at(target, decay),
             original: Scratch::default(),
             softmax: Scratch::default(),
             exponentials: Scratch::default(),
@@ -89,17 +95,11 @@ impl AdaptiveP {
     }
 
     pub(crate) fn average(&self) -> Average {
-        Average {
-            weighted_sum: self.weighted_sum,
-            total_weight: self.total_weight,
-            pending: self.pending,
-        }
+        self.average
     }
 
     pub(crate) fn set_average(&mut self, average: Average) {
-        self.weighted_sum = average.weighted_sum;
-        self.total_weight = average.total_weight;
-        self.pending = average.pending;
+        self.average = average;
     }
 
     pub(crate) fn rng(&self) -> &SeededMt19937 {
@@ -112,10 +112,11 @@ impl AdaptiveP {
 
     fn adapted_target(&self) -> f32 {
         let target = self.target.clamp(0.0, 1.0);
-        if self.total_weight == 0.0 {
+        let average = &self.average;
+        if average.total_weight == 0.0 {
             return target;
         }
-        (2.0 * target - self.weighted_sum / self.total_weight).clamp(0.0, 1.0)
+        (2.0 * target - average.weighted_sum / average.total_weight).clamp(0.0, 1.0)
     }
 
     fn curve(&self) -> Curve {
@@ -184,8 +185,8 @@ impl Sampler for AdaptiveP {
                 to("seed", f64::from(self.rng.current_seed()));
             }
             About::Next => {
-                to("weighted_sum", f64::from(self.weighted_sum));
-                to("total_weight", f64::from(self.total_weight));
+                to("weighted_sum", f64::from(self.average.weighted_sum));
+                to("total_weight", f64::from(self.average.total_weight));
                 to("draw", self.rng.stream.clone().uniform());
             }
             About::Token(_) => {}
@@ -218,7 +219,7 @@ impl Sampler for AdaptiveP {
             None => f32::NAN,
         };
         let chosen = self.draw(candidates, sum);
-        self.pending = Some((candidates.as_slice()[chosen].id, self.original[chosen]));
+        self.average.pending = Some((candidates.as_slice()[chosen].id, self.original[chosen]));
     }
 
     /// Chooses a token, and defers the probabilities until they are read. Changes and draws nothing
@@ -241,12 +242,12 @@ impl Sampler for AdaptiveP {
         kernels::divide(self.bent.values_mut(), total);
         let chosen = self.rng.stream.discrete(&mut self.bent);
         whole.select_weighted(chosen, Weights::Float);
-        self.pending = Some((chosen as Token, self.exponentials.values()[chosen] / sum));
+        self.average.pending = Some((chosen as Token, self.exponentials.values()[chosen] / sum));
         true
     }
 
     fn accept(&mut self, token: Token) {
-        let pending = self.pending.take();
+        let pending = self.average.pending.take();
         let Some((_, probability)) = pending.filter(|&(pending, _)| pending == token) else {
             return;
         };
@@ -255,16 +256,15 @@ impl Sampler for AdaptiveP {
             true => fma(self.decay, average, new),
             false => new + self.decay * average,
         };
-        (self.weighted_sum, self.total_weight) = (
-            decayed(self.weighted_sum, probability),
-            decayed(self.total_weight, 1.0),
-        );
+        self.average = Average {
+            weighted_sum: decayed(self.average.weighted_sum, probability),
+            total_weight: decayed(self.average.total_weight, 1.0),
+            pending: None,
+        };
     }
 
     fn reset(&mut self) {
-        self.weighted_sum = self.target / (1.0 - self.decay);
-        self.total_weight = 1.0 / (1.0 - self.decay);
-        self.pending = None;
+        self.average = Average::at(self.target, self.decay);
         self.rng.restart();
     }
 

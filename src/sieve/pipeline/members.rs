@@ -51,12 +51,8 @@ impl Clone for Selector {
         match self {
             Self::Mirostat(s) => Self::Mirostat(s.clone()),
             Self::MirostatV2(s) => Self::MirostatV2(s.clone()),
-            Self::AdaptiveP(s) => {
-                // The clone of this sampler restarts its stream, as the built-in's does.
-                let mut copy = s.clone();
-                copy.rng_mut().clone_from(s.rng());
-                Self::AdaptiveP(copy)
-            }
+            // The clone of this sampler restarts its stream, as the built-in's does.
+            Self::AdaptiveP(s) => Self::AdaptiveP(s.twin()),
         }
     }
 }
