@@ -110,20 +110,8 @@ fn a_constraint_that_cannot_say_what_it_allows_bans_every_candidate_and_removes_
     static CONSTRAINT: Vtable = vtable::<FaultyConstraint>();
     let faulty = FaultyConstraint { salvages: false };
     let smpl: *mut sys::llama_sampler = into_host(&CONSTRAINT, faulty).cast();
-    let mut data = [1.0, 2.0, 9.0, f32::NAN].map(|logit| sys::llama_token_data {
-        id: 5,
-        logit,
-        p: 0.0,
-    });
-    let mut array = sys::llama_token_data_array {
-        data: data.as_mut_ptr(),
-        size: data.len(),
-        selected: -1,
-        sorted: false,
-    };
-    // SAFETY: a live sampler and a valid array.
-    unsafe { sys::llama_sampler_apply(smpl, &raw mut array) };
-    assert_eq!((array.size, array.selected), (4, -1));
+    let (data, left) = applied(smpl);
+    assert_eq!(left, (4, -1));
     assert!(data.iter().all(|c| c.logit == f32::NEG_INFINITY));
     assert!(last_error::get().contains("salvage fails"));
     free(smpl);
@@ -157,16 +145,16 @@ fn selector(fault: Fault) -> *mut sys::llama_sampler {
     into_host(&SELECTOR, Faulty::<true>(fault)).cast()
 }
 
-/// Returns the size and the selected index after `apply` through the host, on four logits, the
-/// third of which is the largest.
-fn apply(smpl: *mut sys::llama_sampler) -> (usize, i64) {
-    let logits = [1.0, 2.0, 9.0, f32::NAN];
-    let mut data = logits.map(|logit| sys::llama_token_data {
+/// Logits of which the third is the largest.
+const LOGITS: [f32; 4] = [1.0, 2.0, 9.0, f32::NAN];
+
+/// Returns the candidates, and the size and the selected index, after `apply` through the host.
+fn applied(smpl: *mut sys::llama_sampler) -> ([sys::llama_token_data; 4], (usize, i64)) {
+    let mut data = LOGITS.map(|logit| sys::llama_token_data {
         id: 5,
         logit,
         p: 0.0,
     });
-    let before = data;
     let mut array = sys::llama_token_data_array {
         data: data.as_mut_ptr(),
         size: data.len(),
@@ -175,10 +163,18 @@ fn apply(smpl: *mut sys::llama_sampler) -> (usize, i64) {
     };
     // SAFETY: a live sampler and a valid array.
     unsafe { sys::llama_sampler_apply(smpl, &raw mut array) };
-    for (a, b) in data.iter().zip(&before) {
-        assert_eq!((a.id, a.logit.to_bits()), (b.id, b.logit.to_bits()));
+    let left = (array.size, array.selected);
+    (data, left)
+}
+
+/// Returns the size and the selected index after `apply`, which must change no candidate.
+fn apply(smpl: *mut sys::llama_sampler) -> (usize, i64) {
+    let (data, left) = applied(smpl);
+    for (candidate, logit) in data.iter().zip(LOGITS) {
+        let (id, bits) = (candidate.id, candidate.logit.to_bits());
+        assert_eq!((id, bits), (5, logit.to_bits()));
     }
-    (array.size, array.selected)
+    left
 }
 
 fn free(smpl: *mut sys::llama_sampler) {
@@ -287,11 +283,16 @@ struct SharedSlow {
 impl SharedSlow {
     fn new() -> Self {
         static SLOW: Vtable = vtable::<Slow>();
+        Self::of(&SLOW, |slow| slow)
+    }
+
+    /// Returns the sampler that `make` makes of a slow one.
+    fn of<S: Sampler>(vtable: &'static Vtable, make: impl FnOnce(Slow) -> S) -> Self {
         let (entered, wait_for_entry) = mpsc::channel();
         let (go_on, wait_to_go_on) = mpsc::channel();
         let channels = Arc::new(Mutex::new((entered, wait_to_go_on)));
         Self {
-            smpl: into_host(&SLOW, Slow(channels)).cast(),
+            smpl: into_host(vtable, make(Slow(channels))).cast(),
             wait_for_entry,
             go_on,
         }
@@ -381,27 +382,18 @@ impl Sampler for SlowConstraint {
 #[test]
 fn a_clone_waits_for_a_sampler_at_work_and_is_none_that_allows_nothing() {
     static SLOW: Vtable = vtable::<SlowConstraint>();
-    let (entered, wait_for_entry) = mpsc::channel();
-    let (go_on, wait_to_go_on) = mpsc::channel();
-    let channels = Arc::new(Mutex::new((entered, wait_to_go_on)));
-    let slow = SlowConstraint(Slow(channels));
-    let smpl: *mut sys::llama_sampler = into_host(&SLOW, slow).cast();
-    let address = smpl as usize;
-    let at_work = || {
-        let thread = std::thread::spawn(move || apply(address as *mut sys::llama_sampler));
-        wait_for_entry.recv().expect("the thread enters");
-        thread
-    };
-    let first = at_work();
+    let slow = SharedSlow::of(&SLOW, SlowConstraint);
+    let smpl = slow.smpl;
+    let first = slow.at_work();
     // SAFETY: a live sampler, whose state is behind a lock.
     let copy = unsafe { sys::llama_sampler_clone(smpl) };
     assert!(copy.is_null());
     assert!(last_error::get().contains("in use by another thread"));
-    go_on.send(()).expect("the first thread waits");
+    slow.go_on.send(()).expect("the first thread waits");
     assert_eq!(first.join().expect("no panic"), (1, -1));
 
-    let second = at_work();
-    let later = go_on.clone();
+    let second = slow.at_work();
+    let later = slow.go_on.clone();
     let ends = std::thread::spawn(move || {
         std::thread::sleep(Duration::from_millis(100));
         later.send(()).expect("the second thread waits");
@@ -411,7 +403,7 @@ fn a_clone_waits_for_a_sampler_at_work_and_is_none_that_allows_nothing() {
     assert!(!copy.is_null());
     ends.join().expect("no panic");
     assert_eq!(second.join().expect("no panic"), (1, -1));
-    go_on.send(()).expect("the copy listens");
+    slow.go_on.send(()).expect("the copy listens");
     assert_eq!(apply(copy), (1, -1));
     free(copy);
     free(smpl);
@@ -420,9 +412,8 @@ fn a_clone_waits_for_a_sampler_at_work_and_is_none_that_allows_nothing() {
 /// Applies the sampler to a pool of four candidates. Returns the number of candidates that are
 /// left, and the selected index.
 fn narrow(vtable: &'static Vtable, smpl: *mut sys::llama_sampler) -> (usize, Option<usize>) {
-    let logits = [1.0f32, 2.0, 9.0, f32::NAN];
     let mut buffers = Buffers::default();
-    let mut pool = Pool::new(&logits[..], &mut buffers);
+    let mut pool = Pool::new(&LOGITS[..], &mut buffers);
     // SAFETY: a live sampler with this vtable.
     unsafe { vtable.narrow(smpl.cast(), &mut pool) };
     (pool.len(), pool.selected())
