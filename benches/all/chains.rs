@@ -204,7 +204,7 @@ pub fn run(options: &Options, done: &mut dyn FnMut(Measurement)) {
             for row in ROWS.iter().filter(|row| options.wants(row.name)) {
                 let sides = (row.make)(n as i32);
                 let us = measure(&sides, row.name, &logits, options.budget());
-                done(measurement(row.name, n, shape, us));
+                done(Measurement::of_us("chains", row.name, (n, shape), us));
             }
             slots(&logits, shape, options, done);
             copies(&logits, shape, options, done);
@@ -219,11 +219,7 @@ pub fn run_cuts(options: &Options, done: &mut dyn FnMut(Measurement)) {
         let rows = CUTS.iter().filter(|row| options.wants(row.name));
         for row in rows.filter(|_| options.wants_shape(shape)) {
             let us = measure_both(&(row.make)(n as i32), &logits, options.budget());
-            let part = "cuts".into();
-            done(Measurement {
-                part,
-                ..measurement(row.name, n, shape, us)
-            });
+            done(Measurement::of_us("cuts", row.name, (n, shape), us));
         }
     }
 }
@@ -257,7 +253,8 @@ fn copies(logits: &[f32], shape: &str, options: &Options, done: &mut dyn FnMut(M
             }
             times[2].push(floor(logits));
         }
-        done(measurement(name, n, shape, times.map(median)));
+        let us = times.map(median);
+        done(Measurement::of_us("chains", name, (n, shape), us));
     }
 }
 
@@ -286,19 +283,6 @@ fn shapes(n: usize) -> [(&'static str, Vec<f32>); 4] {
         ("bf16 peaked", rounded(true)),
         ("bf16 flat", rounded(false)),
     ]
-}
-
-/// Makes a measurement from `us`, the microseconds of this library, of the host and of the floor.
-fn measurement(name: &str, n: usize, shape: &str, us: [f64; 3]) -> Measurement {
-    Measurement {
-        part: "chains".into(),
-        name: name.into(),
-        n,
-        shape: shape.into(),
-        ours_ns: us[0] * 1e3,
-        theirs_ns: Some(us[1] * 1e3),
-        floor_ns: Some(us[2] * 1e3),
-    }
 }
 
 /// Returns the microseconds of one maximum over the logits, immediately after another one, so that
@@ -433,6 +417,7 @@ fn slots(logits: &[f32], shape: &str, options: &Options, done: &mut dyn FnMut(Me
             assert_eq!(out, expected, "{name}");
             times[2].extend(all.iter().map(|logits| floor(logits)));
         }
-        done(measurement(&name, n, shape, times.map(median)));
+        let us = times.map(median);
+        done(Measurement::of_us("chains", &name, (n, shape), us));
     }
 }

@@ -33,6 +33,21 @@ The floor is one maximum over the same input, by the library's own vector instru
 array from the logits, and the chain of the same stages. A batch's time is that of one of its sequences. Beside a cut that llama.cpp does not have is the chain without it.";
 
 impl Measurement {
+    /// Returns the measurement of these microseconds: of this library, of the built-in, and of one
+    /// maximum.
+    pub fn of_us(part: &str, name: &str, (n, shape): (usize, &str), us: [f64; 3]) -> Self {
+        let [ours, theirs, floor] = us.map(|us| us * 1e3);
+        Self {
+            part: part.into(),
+            name: name.into(),
+            n,
+            shape: shape.into(),
+            ours_ns: ours,
+            theirs_ns: Some(theirs),
+            floor_ns: Some(floor),
+        }
+    }
+
     /// Returns the time of the built-in as a multiple of this library's.
     pub fn ratio(&self) -> Option<f64> {
         self.theirs_ns.map(|theirs| theirs / self.ours_ns)

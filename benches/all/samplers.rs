@@ -316,14 +316,7 @@ fn rows(input: &Array, shape: &str, options: &Options, done: &mut dyn FnMut(Meas
     let floor = floor(input);
     for row in ROWS.iter().filter(|row| options.wants(row.name)) {
         let Measured { ours, theirs } = measure(row, input, options.budget());
-        done(Measurement {
-            part: "samplers".into(),
-            name: row.name.into(),
-            n: input.data.len(),
-            shape: shape.into(),
-            ours_ns: ours * 1e3,
-            theirs_ns: Some(theirs * 1e3),
-            floor_ns: Some(floor * 1e3),
-        });
+        let (input, us) = ((input.data.len(), shape), [ours, theirs, floor]);
+        done(Measurement::of_us("samplers", row.name, input, us));
     }
 }

@@ -140,14 +140,6 @@ pub fn fused(model: &Model, options: &Options, done: &mut dyn FnMut(Measurement)
         }
         let sides = chain([grammar, top_k(40), top_p(), min_p(), temp(), dist()]);
         let us = chains::measure(&sides, &name, &logits, options.budget());
-        done(Measurement {
-            part: "grammar".into(),
-            name,
-            n,
-            shape: "peaked".into(),
-            ours_ns: us[0] * 1e3,
-            theirs_ns: Some(us[1] * 1e3),
-            floor_ns: Some(us[2] * 1e3),
-        });
+        done(Measurement::of_us("grammar", &name, (n, "peaked"), us));
     }
 }
