@@ -55,8 +55,7 @@ fn apply_to_few(trie: Arc<Trie>) {
     let mut children = trie.children(root).to_vec();
     let mode = Mode::from_number(1).expect("a mode");
     slot.set(Arc::clone(&trie), mode);
-    let (logit, p) = (1.0, 0.0);
-    let mut data = [5, 4, 3, 2].map(|id| TokenData { id, logit, p });
+    let mut data = [5, 4, 3, 2].map(|id| TokenData::new(id, 1.0));
     let mut candidates = Candidates::new(&mut data, false);
     TrieSampler::new(slot).apply(&mut candidates);
     if children.iter().any(|child| (2..=5).contains(child)) {
@@ -504,8 +503,7 @@ impl Walk {
                 true => put_back.collect(),
                 false => banned.collect(),
             };
-            let p = 0.0;
-            let data = kept.iter().map(|&(id, logit)| TokenData { id, logit, p });
+            let data = kept.iter().map(|&(id, logit)| TokenData::new(id, logit));
             let data: Vec<TokenData> = data.take(input.len()).collect();
             let select = greedy && !data.is_empty();
             let selected = if select { Some(0) } else { selected };

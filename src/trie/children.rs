@@ -122,8 +122,7 @@ impl Scratch {
         let absent = children.iter().copied().filter(is_absent);
         let mut kept = 0;
         for (candidate, id) in candidates.as_mut_slice().iter_mut().zip(absent) {
-            let (logit, p) = (0.0, 0.0);
-            *candidate = TokenData { id, logit, p };
+            *candidate = TokenData::new(id, 0.0);
             kept += 1;
         }
         if kept > 0 {

@@ -106,11 +106,7 @@ unsafe fn chain_sample(
 /// # Safety
 /// `chain` is NULL or alive, and so are the logits that it sampled from.
 unsafe fn candidates(chain: *mut llama_sampler, token: Option<i32>, cap: usize) {
-    let unwritten = TokenData {
-        id: -7,
-        ..TokenData::default()
-    };
-    let mut out = vec![unwritten; cap];
+    let mut out = vec![TokenData::new(-7, 0.0); cap];
     // SAFETY: NULL or live, and there is room.
     unsafe {
         let n = llama_sieve_chain_candidates(chain, out.as_mut_ptr(), cap);

@@ -15,6 +15,19 @@ use crate::stages::set_stages;
 use crate::support::sizes::absurd;
 
 impl World {
+    /// Returns a sieve, or the one in a sampler, whose stages the caller changes.
+    ///
+    /// # Safety
+    /// All objects must be alive.
+    unsafe fn staged(&mut self, which: u8, in_sampler: bool) -> *mut Handle {
+        self.is_staged = true;
+        match in_sampler {
+            // SAFETY: NULL or a live sampler.
+            true => unsafe { llama_sieve_of_sampler(self.smp(which)) },
+            false => self.sieve(which),
+        }
+    }
+
     /// # Safety
     /// All objects must be alive.
     pub(crate) unsafe fn call_results(&mut self, call: &Call) {
@@ -23,13 +36,7 @@ impl World {
             match call {
                 Call::Candidates { which, cap } => {
                     let sieve = self.sieve(*which);
-                    let mut out = vec![
-                        TokenData {
-                            id: -7,
-                            ..TokenData::default()
-                        };
-                        usize::from(*cap)
-                    ];
+                    let mut out = vec![TokenData::new(-7, 0.0); usize::from(*cap)];
                     let n = llama_sieve_candidates(sieve, out.as_mut_ptr(), out.len());
                     assert_count(n, &[LLAMA_SIEVE_ERROR_NULL]);
                     let written = out.iter().filter(|c| c.id != -7).count();
@@ -146,11 +153,7 @@ impl World {
                     slot,
                     sampler,
                 } => {
-                    let sieve = match in_sampler {
-                        true => llama_sieve_of_sampler(self.smp(*which)),
-                        false => self.sieve(*which),
-                    };
-                    self.is_staged = true;
+                    let sieve = self.staged(*which, *in_sampler);
                     let slot = i32::from(*slot % (SLOTS + 1)) - 1;
                     let answer = llama_sieve_set_sampler(sieve, slot, self.smp(*sampler));
                     let errors = [
@@ -168,11 +171,7 @@ impl World {
                     breakers,
                     vocab,
                 } => {
-                    let sieve = match in_sampler {
-                        true => llama_sieve_of_sampler(self.smp(*which)),
-                        false => self.sieve(*which),
-                    };
-                    self.is_staged = true;
+                    let sieve = self.staged(*which, *in_sampler);
                     set_stages(sieve, stages.as_ref(), breakers.map(|n| (n, *vocab)));
                 }
                 other => self.call_chain(other),

@@ -99,13 +99,7 @@ impl World {
                 Call::Top { logits, n, null } => {
                     let (values, n_vocab) = logits.get();
                     let n = n.0.min(500);
-                    let mut out = vec![
-                        TokenData {
-                            id: -7,
-                            ..TokenData::default()
-                        };
-                        usize::try_from(n).unwrap_or(0)
-                    ];
+                    let mut out = vec![TokenData::new(-7, 0.0); usize::try_from(n).unwrap_or(0)];
                     let pointer = if *null { null_mut() } else { out.as_mut_ptr() };
                     let written =
                         llama_sieve_top_candidates(Logits::pointer(&values), n_vocab, n, pointer);
