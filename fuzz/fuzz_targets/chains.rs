@@ -387,7 +387,9 @@ impl Loop {
 
 fn logit_bias(biases: &[(i16, Logit)]) -> Both {
     let biases = biases.iter();
-    let biases: Vec<(i32, f32)> = biases.map(|&(token, bias)| (token.into(), bias.value())).collect();
+    let biases: Vec<(i32, f32)> = biases
+        .map(|&(token, bias)| (token.into(), bias.value()))
+        .collect();
     let [ours, theirs] = support::logit_biases(0, &biases).map(HostSampler::into_raw);
     ("logit_bias", ours.cast(), Some(theirs))
 }

@@ -3,9 +3,7 @@
 use std::ffi::CString;
 use std::ptr::{null, null_mut};
 
-use llama_sieve::ffi::bans::{
-    llama_sieve_init_ban_strings, llama_sieve_init_ban_strings_bias,
-};
+use llama_sieve::ffi::bans::{llama_sieve_init_ban_strings, llama_sieve_init_ban_strings_bias};
 use llama_sieve::ffi::loops::{llama_sieve_init_loop_breaker, llama_sieve_loop_params};
 use llama_sieve::ffi::samplers::*;
 use llama_sieve::ffi::sieve::*;
