@@ -187,9 +187,9 @@ pub struct Mirostat {
 }
 
 impl Mirostat {
-    /// Returns a sampler that aims at a surprisal of `tau` bits per token, with corrections by
-    /// `eta` and an estimate from `m` candidates. `seed` 0xFFFFFFFF means a random seed, which
-    /// changes at each reset.
+    /// Returns a sampler that aims at a surprisal of `tau` bits per token. Each draw moves the
+    /// bound by `eta` times the error, and the exponent of Zipf's law is estimated from the first
+    /// `m` candidates. `seed` 0xFFFFFFFF means a random seed, which changes at each reset.
     pub fn new(n_vocab: i32, seed: u32, tau: f32, eta: f32, m: i32) -> Self {
         Self {
             n_vocab,

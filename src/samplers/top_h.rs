@@ -35,7 +35,8 @@ pub struct TopH {
     descending: Scratch<Ps>,
 }
 
-/// The largest relative error of the entropy that one pass computes, and of its limit.
+/// The largest relative error of the entropy of all candidates, as one pass computes it, and so of
+/// the limit, which is alpha times that entropy.
 const ERROR: f64 = 2e-6;
 
 /// The entropy below which one fast pass is too imprecise, since it adds every term below e^-130 as

@@ -102,7 +102,8 @@ struct Seen {
     banned: usize,
 }
 
-/// Writes one text, token by token, and compares the tokens that are left with the list each time.
+/// Generates one text, token by token. At each position, compares the tokens that the two samplers
+/// leave with those that the language's texts and the banned texts allow.
 fn walk(vocabulary: &Vocabulary, language: &Language, rng: &mut Rng, seen: &mut Seen) {
     let folds = rng.chance(0.5);
     let banned = banned(language, folds, rng);

@@ -84,8 +84,8 @@ impl Array {
         }
     }
 
-    /// True if the selected candidate does not count as a token under this library's own names,
-    /// since its logit is minus infinity or NaN.
+    /// True if the logit of the selected candidate is minus infinity or NaN. Functions of this
+    /// library, such as `llama_sieve_chain_sample`, then return an error instead of that token.
     pub fn selects_none(&self) -> bool {
         let selected = usize::try_from(self.selected).ok();
         let chosen = selected.and_then(|i| self.data.get(i));

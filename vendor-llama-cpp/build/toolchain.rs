@@ -7,7 +7,8 @@ use std::process::Command;
 use crate::cargo_env;
 use crate::fnv::Fnv;
 
-/// The flags of CMake's Release build type, which are used for every cargo profile.
+/// The flags for every cargo profile: those of CMake's Release build type, `-O3 -DNDEBUG`, and
+/// those that a shared library and exact arithmetic need.
 ///
 /// The compiled samplers are the reference that this library's results must equal bit for bit, so
 /// CFLAGS or CXXFLAGS from the environment must not loosen the arithmetic. These flags come after

@@ -401,7 +401,7 @@ impl Compiler {
         options: Options,
         work: Rc<Work>,
     ) -> Self {
-        /// The number of expressions of most schemas.
+        /// The initial capacity of the maps. Most schemas have no more expressions.
         const USUAL: usize = 14;
         let mut compiler = Self {
             document,

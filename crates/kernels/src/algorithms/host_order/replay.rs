@@ -16,8 +16,8 @@ use crate::token::{TokenData, comparable};
 /// Reading the array again to search for the largest of the bucket would take longer.
 const FEW_OF: usize = 8;
 
-/// The divisor of a bucket's size that gives the number of its largest logits that are searched
-/// for. If more are needed, the bucket is dealt as a whole.
+/// The divisor of a bucket's size that gives the maximum number of its largest logits that are
+/// searched for. If more are needed, all of the bucket is dealt.
 const LARGEST_OF: usize = 4;
 
 /// The host's partial sort, replayed.
