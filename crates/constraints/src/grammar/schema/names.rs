@@ -28,14 +28,16 @@ const UNESCAPED: [Span; 6] = [
     (0x5D, 0x7E),
 ];
 
+/// A child of a node: its character, and the rule for the rest of a name after it.
+type Child = (u32, u32);
+
 /// The rules of unlisted names.
 #[derive(Debug, Default)]
 pub struct OtherNames {
-    /// The rules of nodes with one child. The keys: true if the node ends a name, the child's
-    /// character and its rule.
-    with_one: Map<(bool, u32, u32), Option<u32>>,
+    /// The rules of nodes with one child, by the child, and by true if the node ends a name.
+    with_one: Map<(bool, Child), Option<u32>>,
     /// The rules of other nodes.
-    with_several: Map<(bool, Vec<(u32, u32)>), Option<u32>>,
+    with_several: Map<(bool, Vec<Child>), Option<u32>>,
     /// The classes of unescaped characters except those of a set with a bit for each.
     unescaped: Map<u128, Element>,
     /// The spellings of characters that are not in [`UNESCAPED`].
@@ -111,24 +113,20 @@ impl OtherNames {
         Ok(Element::Rule(rules[0]))
     }
 
-    /// Returns the rule for the rest of a name after a node. Each child is given by its character,
-    /// ascending, and its rule.
+    /// Returns the rule for the rest of a name after a node, given its children, ascending.
     fn rest(
         &mut self,
         ends_name: bool,
-        children: &[(u32, u32)],
+        children: &[Child],
         any: &[Element],
         output: &mut Output,
     ) -> Answer<u32> {
         let known = match *children {
-            [(code_point, rule)] => self
-                .with_one
-                .entry((ends_name, code_point, rule))
-                .or_default(),
-            _ => self
-                .with_several
-                .entry((ends_name, children.to_vec()))
-                .or_default(),
+            [child] => self.with_one.entry((ends_name, child)).or_default(),
+            _ => {
+                let children = (ends_name, children.to_vec());
+                self.with_several.entry(children).or_default()
+            }
         };
         if let Some(known) = *known {
             // Counted again, since a mask follows all names, shared or not.
@@ -157,7 +155,7 @@ impl OtherNames {
     }
 
     /// Returns the spellings of the characters that lead to no child.
-    fn others(&mut self, children: &[(u32, u32)], output: &mut Output) -> Answer<Spellings> {
+    fn others(&mut self, children: &[Child], output: &mut Output) -> Answer<Spellings> {
         if children.is_empty() {
             return output.spellings(&ALL);
         }
