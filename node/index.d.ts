@@ -24,8 +24,11 @@ export class NotFoundError extends LlamaSieveError {}
 
 /** Version of the library, "major.minor.patch". */
 export function version(): string;
-/** Instruction set in use. */
-export function simd(): "avx512" | "avx2" | "neon" | "scalar";
+/**
+ * Instruction set in use, "avx512", "avx2", "neon" or "scalar", and the C library's functions for
+ * which scalar code is used because it gives other bits, such as "avx512, scalar expf exp logf".
+ */
+export function simd(): string;
 
 /** Raw logits of the whole vocabulary: floats, or the bits of half-precision numbers. */
 export type Logits = Float32Array | Uint16Array;
