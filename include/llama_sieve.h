@@ -129,14 +129,14 @@ extern "C" {
  */
 #define LLAMA_SIEVE_VERSION_NUMBER 200
 
-/* Returns the version of the library, "major.minor.patch". Never NULL, valid for ever. */
+/* Returns the version of the library, "major.minor.patch". Never NULL, valid forever. */
 const char *llama_sieve_version(void);
 
 /*
  Returns the instruction set that the samplers use on this machine: "avx512", "avx2", "neon" or
  "scalar". If the C library of this process is called for some of expf, exp and logf, because the
  instruction set would give other bits, ", scalar" and their names follow: "avx512, scalar expf
- exp logf" on Windows. Never NULL, valid for ever.
+ exp logf" on Windows. Never NULL, valid forever.
  */
 const char *llama_sieve_simd(void);
 
@@ -1421,7 +1421,7 @@ typedef struct llama_sieve_stages {
 
 /*
  Returns the order of llama.cpp's programs and their defaults, which disable all stages except
- those of llama_sieve_params. The array of stages stays valid for ever. DRY's breakers are set by
+ those of llama_sieve_params. The array of stages stays valid forever. DRY's breakers are set by
  llama_sieve_set_dry_breakers. Those programs have four: newline, colon, quotation mark,
  asterisk.
  */

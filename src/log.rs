@@ -3,7 +3,7 @@
 //! A message is delivered when no lock is held. Messages of a call into the library wait until the
 //! outermost call ([`Inside`]) is about to return. No sampler is in use at that point, so the sink
 //! may use the objects of the call. If a sink itself calls the library, messages of that call are
-//! only kept as the last error, since delivering them could recurse for ever.
+//! only kept as the last error, since delivering them could recurse forever.
 //!
 //! Code that runs for each token logs only the first occurrence of a problem.
 

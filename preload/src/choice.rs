@@ -466,9 +466,9 @@ impl From<*mut llama_sampler> for Ours {
 pub struct Theirs {
     address: Address,
     /// True if this is llama.cpp's own function, whose calls back to this library cannot recurse
-    /// for ever.
+    /// forever.
     is_of_llama_cpp: bool,
-    /// Counts the calls from the function back to this library, if they could recurse for ever.
+    /// Counts the calls from the function back to this library, if they could recurse forever.
     _inside: Option<Inside>,
 }
 

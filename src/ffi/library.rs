@@ -68,7 +68,7 @@ const fn number(digits: &str) -> c_int {
     }
 }
 
-/// Returns the version of the library, "major.minor.patch". Never NULL, valid for ever.
+/// Returns the version of the library, "major.minor.patch". Never NULL, valid forever.
 #[unsafe(no_mangle)]
 pub extern "C" fn llama_sieve_version() -> *const c_char {
     guard("llama_sieve_version", || c"".as_ptr(), || VERSION.as_ptr())
@@ -77,7 +77,7 @@ pub extern "C" fn llama_sieve_version() -> *const c_char {
 /// Returns the instruction set that the samplers use on this machine: "avx512", "avx2", "neon" or
 /// "scalar". If the C library of this process is called for some of expf, exp and logf, because the
 /// instruction set would give other bits, ", scalar" and their names follow: "avx512, scalar expf
-/// exp logf" on Windows. Never NULL, valid for ever.
+/// exp logf" on Windows. Never NULL, valid forever.
 #[unsafe(no_mangle)]
 pub extern "C" fn llama_sieve_simd() -> *const c_char {
     guard(

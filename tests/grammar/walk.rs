@@ -70,7 +70,7 @@ fn token_of(_text: &[u8], _vocabulary: &Vocabulary) -> Option<i32> {
     Some(0)
 }
 
-/// True if the built-in would follow a rule for ever.
+/// True if the built-in would follow a rule forever.
 pub fn would_not_return(text: &[u8], vocabulary: &Vocabulary) -> bool {
     let token = |text: &[u8]| token_of(text, vocabulary);
     parser::parse(text, b"root", AsLlamaCpp, token).is_ok_and(|rules| is_left_recursive(&rules))

@@ -1,5 +1,5 @@
 //! Tests the preload library while the dynamic linker is loading another library. The linker then
-//! holds its lock: a thread that calls it waits until all constructors have run, and waits for ever
+//! holds its lock: a thread that calls it waits until all constructors have run, and waits forever
 //! if one of these waits for that thread.
 
 use std::path::Path;

@@ -256,7 +256,7 @@ const WITH_LOCKS: [&str; 4] = [
     "src/ffi/sieve/handle.rs",
 ];
 
-/// True if a source names a lock that a forked child may find held for ever.
+/// True if a source names a lock that a forked child may find held forever.
 fn has_a_lock_of_others(source: &str) -> bool {
     const LOCKS: [&str; 6] = ["Mutex", "RwLock", "OnceLock", "LazyLock", "Condvar", "Once"];
     let std = source.split("std::sync::").skip(1);

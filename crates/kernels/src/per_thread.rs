@@ -3,7 +3,7 @@
 //!
 //! A value of `thread_local!` that has to be dropped is registered with the C library when a thread
 //! first uses it, and for that glibc takes the dynamic linker's lock. A call of this library would
-//! then wait while another thread is inside `dlopen`, and would wait for ever if a library's
+//! then wait while another thread is inside `dlopen`, and would wait forever if a library's
 //! constructor waits for that call. So `thread_local!` holds only a bare pointer, and the
 //! destructor of a POSIX thread key, which takes no lock, frees its target. Windows has no such
 //! lock. A thread-local variable with a destructor frees the target there.

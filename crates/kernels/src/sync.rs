@@ -1,7 +1,7 @@
 //! Locks that a forked child can take, whatever the other threads of its parent were doing.
 //!
 //! A fork copies only the thread that calls it. A lock that another thread held at that moment
-//! stays held in the child, for ever. So a thread counts itself while it holds a lock of this
+//! stays held in the child, forever. So a thread counts itself while it holds a lock of this
 //! module, or waits for one, and a fork waits until no other thread is counted:
 //!
 //! ```text

@@ -3,7 +3,7 @@
 //!
 //! These data are read directly, without the functions of the dynamic linker. `dlsym`, `dladdr` and
 //! `dlopen` take a lock that another thread's `dlopen` holds until all constructors of the library
-//! have run. A call of this library would wait for these constructors, and for ever if one of them
+//! have run. A call of this library would wait for these constructors, and forever if one of them
 //! waits for the call. Moreover, while a process ends, `dlopen` with RTLD_NOLOAD may run the
 //! initialisers of a library a second time, after its finalisers have begun. `dl_iterate_phdr`
 //! takes another lock, that of the list, which the linker holds only while it adds or removes a

@@ -126,7 +126,7 @@ static DEFAULT: [i32; 9] = [
 ];
 
 /// Returns the order of llama.cpp's programs and their defaults, which disable all stages except
-/// those of llama_sieve_params. The array of stages stays valid for ever. DRY's breakers are set by
+/// those of llama_sieve_params. The array of stages stays valid forever. DRY's breakers are set by
 /// llama_sieve_set_dry_breakers. Those programs have four: newline, colon, quotation mark,
 /// asterisk.
 #[unsafe(no_mangle)]

@@ -198,7 +198,7 @@ fn no_thread_waits_longer_than_the_longest_fork() {
         };
         for _ in 0..2 {
             begins();
-            // A child that waits for ever is killed by its alarm.
+            // A child that waits forever is killed by its alarm.
             let first = of_another();
             assert!(first >= long, "{first}");
             // Any of these would take as long, if it waited.
