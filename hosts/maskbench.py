@@ -71,6 +71,8 @@ class Engine:
 class Ours(Engine):
     """llama-sieve's C functions, in a process with llama.cpp's library."""
 
+    flags = 0
+
     def __init__(self, folder: Path, texts: List[str]) -> None:
         super().__init__(texts)
         flags = subprocess.check_output([common.tool("llama_flags")], text=True)
@@ -104,7 +106,7 @@ class Ours(Engine):
         self._sampler = ctypes.c_void_p()
 
     def compile(self, schema: str) -> None:
-        self._sampler = ctypes.c_void_p(self._make(self._vocab, schema.encode(), 0))
+        self._sampler = ctypes.c_void_p(self._make(self._vocab, schema.encode(), self.flags))
         if not self._sampler:
             raise Refused(self._library.llama_sieve_last_error().decode())
         sampler, accept = self._sampler, self._host["accept"]
@@ -115,6 +117,12 @@ class Ours(Engine):
 
     def begin(self) -> None:
         self._host["reset"](self._sampler)
+
+
+class OursInAnyOrder(Ours):
+    """Ours, with properties in any order."""
+
+    flags = 8  # LLAMA_SIEVE_JSON_ANY_ORDER
 
 
 class LLGuidance(Engine):
@@ -180,7 +188,12 @@ class XGrammar(Engine):
         self.accept = matcher.accept_token
 
 
-ENGINES = {"ours": Ours, "llguidance": LLGuidance, "xgrammar": XGrammar}
+ENGINES = {
+    "ours": Ours,
+    "ours-any-order": OursInAnyOrder,
+    "llguidance": LLGuidance,
+    "xgrammar": XGrammar,
+}
 
 
 def now() -> int:
