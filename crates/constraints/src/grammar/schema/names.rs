@@ -89,7 +89,7 @@ fn tree_of<'a>(names: impl Iterator<Item = &'a str>) -> Vec<Node> {
 impl OtherNames {
     /// Returns an element for the content of any name except `names`.
     ///
-    /// After a proper prefix of a name in `names`, a character of [`UNESCAPED`] is accepted only
+    /// After a proper prefix of a name in `names`, a character of `UNESCAPED` is accepted only
     /// without an escape. Almost all nodes then share the rules of escapes.
     pub fn all_but<'a>(
         &mut self,
