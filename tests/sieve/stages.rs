@@ -413,7 +413,7 @@ fn stages_that_draw_begin_at_the_seed() {
     }
 }
 
-/// Tests dynamic temperature around a temperature that alone would be greedy.
+/// Tests dynamic temperature around several temperatures, most of which would be greedy alone.
 #[test]
 fn a_temperature_moves_around_any_middle() {
     let mut rng = fresh_rng("middles");

@@ -1,6 +1,6 @@
 //! Tests the trie together with other samplers that allow only some tokens, before and after it:
-//! the tokens that both allow are left, and banned tokens stay banned. What each sampler allows is
-//! determined by applying it alone.
+//! the tokens that both allow are left, and banned tokens stay banned. The expected tokens are
+//! computed from the texts of the values, the grammar and the bans.
 
 use std::ffi::{CStr, CString};
 

@@ -42,7 +42,8 @@ const _: () = assert!(LLAMA_SIEVE_JSON_MAX_VALUES == limits::MAX_SCHEMA_VALUES);
 /// The longest chain of schemas for one value, by "$ref", "allOf" and similar keywords.
 pub const LLAMA_SIEVE_JSON_MAX_CHAIN: usize = 100;
 const _: () = assert!(LLAMA_SIEVE_JSON_MAX_CHAIN == limits::MAX_SCHEMA_CHAIN);
-/// The maximum number of different combinations of a JSON Schema's subschemas.
+/// The maximum number of different sets of values that a JSON Schema may describe: those of its
+/// subschemas and constants, and their combinations.
 pub const LLAMA_SIEVE_JSON_MAX_COMBINATIONS: usize = 65_536;
 const _: () = assert!(LLAMA_SIEVE_JSON_MAX_COMBINATIONS == limits::MAX_SCHEMA_COMBINATIONS);
 /// The maximum number of alternatives for one value: the product of "anyOf" and similar keywords.

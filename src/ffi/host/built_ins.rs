@@ -24,11 +24,11 @@ use crate::token::TokenData;
 type BackendInit = unsafe extern "C-unwind" fn(*mut llama_sampler, *mut c_void, u32) -> u8;
 pub(in crate::ffi) type Free = unsafe extern "C-unwind" fn(*mut llama_sampler);
 
-/// True if a program's calls have shown that the host's penalties begin with `n_vocab`, false if
+/// True if a program's calls have shown that the host's penalties take `n_vocab` first, false if
 /// they have shown that they do not.
 static PENALTIES_TAKE_N_VOCAB: PerHost<bool> = PerHost::new();
 
-/// Stores whether the host's penalties begin with `n_vocab`, for built-ins that replace this
+/// Stores whether the host's penalties take `n_vocab` first, for built-ins that replace this
 /// library's samplers.
 #[cfg(all(any(target_os = "linux", windows), not(miri)))]
 pub(in crate::ffi) fn penalties_take_n_vocab(host: Host, take: bool) {
@@ -43,7 +43,7 @@ pub struct Recipe {
     arguments: BuiltIn,
     /// The biases of logit bias, in the host's type.
     biases: Vec<llama_logit_bias>,
-    /// True if the host's penalties begin with `n_vocab`.
+    /// True if the arguments are those of penalties whose first one is `n_vocab`.
     takes_n_vocab: bool,
 }
 

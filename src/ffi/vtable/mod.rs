@@ -4,11 +4,12 @@
 //! of a sampler (`llama_sampler_copy` compares it). The host owns the `struct llama_sampler`. This
 //! library owns only the boxed `Object` to which its `ctx` points.
 //!
-//! Every entry runs inside the guard, and takes a lock. A second thread waits for the first one,
-//! since threads may share a built-in for functions that only read it. If it has waited longer than
-//! any call takes, it gets an error, and the call has the result of a failure. The cost per call is
-//! one uncontended atomic exchange. Error messages and waiting are out of line, so that the rest is
-//! one function: on 40 candidates, calls between its parts took as long as dividing the logits.
+//! An entry's own code runs inside the guard. Entries that use the sampler's state take its lock,
+//! and a second thread waits for the first one, since threads may share a built-in for functions
+//! that only read it. If it has waited longer than any call takes, it gets an error, and the call
+//! has the result of a failure. (`free` does not wait.) The cost per call is one uncontended atomic
+//! exchange. Error messages and waiting are out of line, so that the rest is one function: on 40
+//! candidates, calls between its parts took as long as dividing the logits.
 
 mod array;
 mod entries;

@@ -76,8 +76,10 @@ impl Search {
         each!(self, bans, cursor => cursor.bans(bans, token))
     }
 
-    /// Returns the number of tokens since the beginning of the earliest match that one more token
-    /// could complete; 0 if there is none.
+    /// Returns the number of tokens since the beginning of the earliest banned text that one more
+    /// token could complete; 0 if there is none. For patterns, if one more token could complete a
+    /// begun match, returns the number of tokens since the beginning of the earliest begun match,
+    /// at most `MAX_BACK`.
     pub fn rewind(&self) -> usize {
         each!(self, bans, cursor => cursor.rewind(bans))
     }

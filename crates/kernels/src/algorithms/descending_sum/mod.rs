@@ -264,8 +264,8 @@ impl DescendingSum {
         self.remainder.add(sum, &self.logits, rest)
     }
 
-    /// Returns the logit down to which candidates have to be taken so that `sum`, the sum of the
-    /// taken terms, leaves its binade among them. With all terms it would be about `total`.
+    /// Estimates the logit down to which candidates have to be taken for the sum to leave its
+    /// binade. `sum` is the sum of the terms taken so far, and `total` about the sum of all terms.
     fn lower(&mut self, sum: f32, total: f64, terms: Terms) -> f32 {
         let beyond = total - 2.0 * f64::from(binade(sum));
         let share = beyond / (total - f64::from(sum));
