@@ -212,8 +212,8 @@ impl Answer for () {
     }
 }
 
-/// Runs `body` inside the guard. Returns its result, LLAMA_SIEVE_OK if that is `()`, or the negative
-/// error code of its failure.
+/// Runs `body` inside the guard. Returns its result, LLAMA_SIEVE_OK if that is `()`, or the
+/// negative error code of its failure.
 pub fn answer<T: Answer>(call: &str, body: impl FnOnce() -> Result<T, Failure>) -> c_int {
     guard(
         call,
