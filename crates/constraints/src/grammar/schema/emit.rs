@@ -1095,12 +1095,14 @@ impl Emitter {
             .iter()
             .filter(|member| member.is_required)
             .count() as u64;
-        if members.other.is_some() && members.min > n_required + 1 {
+        let mut min = members.min;
+        if members.other.is_some() && min > n_required + 1 {
             self.same_names(at)?;
+            min = n_required + 1;
         }
         let all_witnesses = (1_u64 << members.witnesses.len()) - 1;
         // Larger numbers need not be distinguished.
-        let most = members.max.unwrap_or(0).max(members.min).max(1);
+        let most = members.max.unwrap_or(0).max(min).max(1);
         let comma = self.comma()?;
         let start = SoFar {
             used: 0,
@@ -1194,7 +1196,7 @@ impl Emitter {
             };
             // Other members that have the same name count as one.
             if !members.named.iter().enumerate().any(lacks)
-                && n_named + n_others.min(1) >= members.min
+                && n_named + n_others.min(1) >= min
                 && named | others == all_witnesses
             {
                 alternatives.push(Vec::new());

@@ -4,7 +4,7 @@ use std::mem;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use llama_sieve_kernels::random::HashSet;
+use llama_sieve_kernels::random::{HashMap, HashSet};
 
 use crate::grammar::limits::{MAX_SCHEMA_CHAIN, MAX_SCHEMA_COMBINATIONS};
 use crate::grammar::schema::decimal::Decimal;
@@ -15,9 +15,19 @@ use crate::grammar::schema::references::Draft;
 use crate::grammar::schema::refusal::{Answer, Refusal};
 use crate::grammar::schema::shape::{
     ANY, Arrays, Bound, Compiler, Contains, Expr, ExprId, LangId, NEVER, Numbers, Objects, Rest,
-    Scalar, Shape, Strings, shape_of_scalar,
+    Scalar, Shape, Source, Strings, shape_of_scalar,
 };
 use crate::quoted::quoted;
+
+/// The keywords whose objects' members are put in the order of the text.
+const NARROWING: [&str; 6] = [
+    "$ref",
+    "$dynamicRef",
+    "$recursiveRef",
+    "allOf",
+    "anyOf",
+    "oneOf",
+];
 
 /// The members and elements that a schema and its in-place subschemas have evaluated, in the sense
 /// of `unevaluatedProperties` and `unevaluatedItems`.
@@ -279,6 +289,7 @@ impl Compiler {
                 Err(refusal) => self.leave_out(refusal)?,
             }
         }
+        self.put_in_order(at, &mut shape);
         Ok(shape)
     }
 
@@ -694,12 +705,56 @@ impl Compiler {
     /// and `properties` occur in the text.
     fn narrowed(&mut self, at: JsonId, keyword: &str, shape: &Shape, by: &Shape) -> Answer<Shape> {
         let members = self.document.members(at);
-        let first = members
-            .iter()
-            .find(|(name, _)| **name == *keyword || **name == *"properties");
-        match first.is_some_and(|(name, _)| **name == *keyword) {
+        let place = |wanted: &str| members.iter().position(|(name, _)| **name == *wanted);
+        let own = place(keyword).unwrap_or(members.len());
+        if NARROWING.iter().filter_map(|other| place(other)).count() > 1 {
+            // Alternatives may have orders of their own.
+            let counts = usize::from(by.objects.len() == 1);
+            for objects in &by.objects {
+                self.spend(objects.named.len())?;
+                let names = objects.named.iter().enumerate();
+                self.sources.extend(names.map(|(i, (name, _))| Source {
+                    at,
+                    place: (own, i * counts),
+                    name: Rc::clone(name),
+                }));
+            }
+        }
+        match place("properties").is_none_or(|properties| own < properties) {
             true => self.and(by, shape),
             false => self.and(shape, by),
+        }
+    }
+
+    /// Puts the members of objects in the order of the keywords that they come from, if several
+    /// keywords of the schema have narrowed the shape. These are evaluated in another order than
+    /// that of the text.
+    fn put_in_order(&mut self, at: JsonId, shape: &mut Shape) {
+        let first = self.sources.iter().position(|source| source.at == at);
+        let sources = self.sources.split_off(first.unwrap_or(self.sources.len()));
+        if sources.is_empty() {
+            return;
+        }
+        let mut places: HashMap<Rc<str>, (usize, usize)> = HashMap::default();
+        let mut add = |name: Rc<str>, place| {
+            let first = places.entry(name).or_insert(place);
+            *first = place.min(*first);
+        };
+        for source in sources {
+            add(source.name, source.place);
+        }
+        for (i, (keyword, value)) in self.document.members(at).iter().enumerate() {
+            if **keyword == *"properties" {
+                let names = self.document.members(*value);
+                let names = names.iter().enumerate();
+                names.for_each(|(j, (name, _))| add(Rc::clone(name), (i, j)));
+            }
+        }
+        for objects in &mut shape.objects {
+            let place = |name: &Rc<str>| places.get(name).copied();
+            objects
+                .named
+                .sort_by_key(|(name, _)| place(name).unwrap_or((usize::MAX, 0)));
         }
     }
 

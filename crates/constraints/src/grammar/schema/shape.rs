@@ -330,6 +330,9 @@ pub struct Compiler {
     /// For each expression that was examined, `None` if it has no value, or else the number of
     /// levels that were searched without finding that it has none.
     empty: Map<ExprId, Option<usize>>,
+    /// The names of members that keywords next to each other allow, of all schemas whose shapes are
+    /// being computed.
+    pub sources: Vec<Source>,
     /// The automata of strings that were built so far.
     string_automata: HashMap<Strings, Shared>,
     /// The automata that [`Compiler::outer_automaton_of_strings`] has built with outer languages.
@@ -338,6 +341,18 @@ pub struct Compiler {
     pub number_automata: HashMap<Numbers, Shared>,
     /// The steps that are left.
     pub work: Rc<Work>,
+}
+
+/// The name of a member, and where it comes from.
+#[derive(Debug)]
+pub struct Source {
+    /// The schema.
+    pub at: JsonId,
+    /// The place of the keyword among the keywords of the schema, and of the name among those of
+    /// the keyword.
+    pub place: (usize, usize),
+    /// The name.
+    pub name: Rc<str>,
 }
 
 /// Returns the tighter of two bounds. `is_beyond` returns true if its first argument is the tighter
@@ -415,6 +430,7 @@ impl Compiler {
             langs: Vec::new(),
             lang_numbers: HashMap::default(),
             empty: Map::default(),
+            sources: Vec::new(),
             string_automata: HashMap::default(),
             outer_langs: HashMap::default(),
             outer_string_automata: HashMap::default(),

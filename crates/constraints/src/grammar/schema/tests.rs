@@ -792,6 +792,13 @@ fn options_change_what_is_allowed() {
         schema,
         "+ {\"c\":1,\"a\":{}}\n+ {\"d\":1,\"c\":1,\"a\":{}}\n- {\"c\":1,\"c\":1}\n- {\"a\":1}",
     );
+    // A number of properties that is not enforced excludes no object that has it.
+    let any = |options: &mut Options| (options.lenient, options.any_order) = (true, true);
+    check_with(
+        with(any),
+        r#"{"type":"object","properties":{"a":{},"b":{}},"required":["b"],"minProperties":4}"#,
+        "+ {\"b\":1,\"x\":1,\"y\":1,\"z\":1}\n+ {\"x\":1,\"a\":1,\"b\":1,\"y\":1}\n- {\"b\":1}",
+    );
     let lenient = with(|options| options.lenient = true);
     let (_, left_out) = compile(br#"{"items":{"pattern":"(?=a)b"}}"#, lenient).expect("left out");
     assert_eq!(left_out.len(), 1);
@@ -902,6 +909,49 @@ fn work_on_a_schema_is_bounded() {
     let many =
         r#"{"type":"array","maxItems":1000000,"items":{"type":"string","maxLength":1000000}}"#;
     assert!(compile(many.as_bytes(), Options::default()).is_ok());
+}
+
+/// Compares the order of members with that of the keywords that name them.
+#[test]
+fn members_are_in_the_order_of_the_keywords() {
+    let mut rng = Lcg(24);
+    let mut below = |n: usize| ((u64::from(rng.bits()) * n as u64) >> 32) as usize;
+    let object = |names: &str| {
+        let members: Vec<_> = names.chars().map(|c| format!("\"{c}\":{{}}")).collect();
+        format!("{{\"properties\":{{{}}}}}", members.join(","))
+    };
+    for _ in 0..200 {
+        let mut keywords = vec![
+            ("ab", "\"properties\":{\"a\":{},\"b\":{}}".to_owned()),
+            ("cd", "\"$ref\":\"#/$defs/x\"".to_owned()),
+            ("ef", format!("\"allOf\":[{},{}]", object("e"), object("f"))),
+            ("gh", format!("\"anyOf\":[{}]", object("gh"))),
+            ("ij", format!("\"oneOf\":[{}]", object("ij"))),
+        ];
+        for i in (1..keywords.len()).rev() {
+            keywords.swap(i, below(i + 1));
+        }
+        keywords.truncate(1 + below(5));
+        let order: String = keywords.iter().map(|(names, _)| *names).collect();
+        let keywords: Vec<&str> = keywords.iter().map(|(_, keyword)| &**keyword).collect();
+        let schema = format!(
+            "{{\"type\":\"object\",{},\"$defs\":{{\"x\":{}}}}}",
+            keywords.join(","),
+            object("cd")
+        );
+        let grammar = compiled(&schema, Options::default()).expect(&schema);
+        let text = |names: &[char]| {
+            let members: Vec<_> = names.iter().map(|c| format!("\"{c}\":1")).collect();
+            format!("{{{}}}", members.join(","))
+        };
+        let mut names: Vec<char> = order.chars().filter(|_| below(3) > 0).collect();
+        assert!(accepts(&grammar, &text(&names)), "{schema}: {names:?}");
+        if names.len() > 1 {
+            let i = below(names.len() - 1);
+            names.swap(i, i + 1);
+            assert!(!accepts(&grammar, &text(&names)), "{schema}: {names:?}");
+        }
+    }
 }
 
 /// Compares the members of random objects with the definition of any order, in both forms: an
