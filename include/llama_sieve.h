@@ -2292,7 +2292,10 @@ struct llama_sampler *llama_sieve_init_choice(const struct llama_vocab *vocab,
 /* The longest chain of schemas for one value, by "$ref", "allOf" and similar keywords. */
 #define LLAMA_SIEVE_JSON_MAX_CHAIN 100
 
-/* The maximum number of different combinations of a JSON Schema's subschemas. */
+/*
+ The maximum number of different sets of values that a JSON Schema may describe: those of its
+ subschemas and constants, and their combinations.
+ */
 #define LLAMA_SIEVE_JSON_MAX_COMBINATIONS 65536
 
 /* The maximum number of alternatives for one value: the product of "anyOf" and similar keywords. */
