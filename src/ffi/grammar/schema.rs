@@ -23,8 +23,8 @@ pub const LLAMA_SIEVE_JSON_COMPACT: u32 = 2;
 /// A flag: objects whose schema names properties have no other properties, unless the schema
 /// mentions those, as if "additionalProperties" were false.
 pub const LLAMA_SIEVE_JSON_CLOSED: u32 = 4;
-/// A flag: properties in any order, instead of the schema's; at most 62 in one object, and at most
-/// 10 where "minProperties" or "maxProperties" bounds their number, or as GBNF.
+/// A flag: properties in any order, instead of the schema's. Objects of more than 10 properties are
+/// refused if "minProperties" or "maxProperties" bounds their number, and as GBNF.
 pub const LLAMA_SIEVE_JSON_ANY_ORDER: u32 = 8;
 /// A flag: keywords that cannot be enforced are ignored, with a warning that names them, instead of
 /// refusing the schema.

@@ -213,7 +213,10 @@ impl Builder {
             Element::Rule(rule) => Element::Rule(first_rule + rule),
             Element::Repeat(repeat) => Element::Repeat(first_repeat + repeat),
             Element::Unordered(list) => Element::Unordered(first_list + list),
-            Element::Token(_) | Element::TokenNot(_) | Element::Alternative => element,
+            Element::Token(_)
+            | Element::TokenNot(_)
+            | Element::Occurred(_)
+            | Element::Alternative => element,
         };
         let all = |elements: &[Element]| elements.iter().copied().map(moved).collect();
         for elements in written.rules.iter() {

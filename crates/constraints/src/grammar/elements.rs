@@ -148,6 +148,9 @@ pub enum Element {
     Repeat(u32),
     /// The unordered list with this number.
     Unordered(u32),
+    /// Marks, after an item of an unordered list, that the item with this index has occurred. Only
+    /// linked rules have such marks.
+    Occurred(u32),
     /// The end of an alternative that is not the last.
     Alternative,
 }
@@ -174,7 +177,8 @@ impl Hash for Sequence {
             Element::Rule(number) => (3, number),
             Element::Repeat(number) => (4, number),
             Element::Unordered(number) => (5, number),
-            Element::Alternative => (6, 0),
+            Element::Occurred(number) => (6, number),
+            Element::Alternative => (7, 0),
         };
         let place = u64::from(number) << 32 | u64::from(self.rest);
         state.write_u64(place ^ kind << 29);
@@ -233,49 +237,78 @@ pub struct Repeat<Item> {
 
 /// A list of items in any order, with a separator between them. No item, and not the separator,
 /// matches the empty text.
-///
-/// The position in a list is the set of the items that have occurred, with a bit for each, and the
-/// flags [`HAS_BEGUN`] and [`IS_SEPARATED`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Unordered<Item> {
-    /// The items: those that occur at most once, at most [`MOST_ONCE`], then those that may be
-    /// repeated.
+    /// The items: those that must occur, once; then those that may occur once; then those that may
+    /// occur any number of times.
     pub items: Vec<Item>,
     /// The separator.
     pub separator: Item,
+    /// The number of items that must occur.
+    pub n_required: usize,
     /// The number of items that occur at most once.
     pub n_once: usize,
-    /// The items that must occur, with a bit for each.
-    pub required: u64,
 }
-
-/// The maximum number of items of an unordered list that occur at most once.
-pub const MOST_ONCE: usize = 62;
-/// A flag of a position in an unordered list: an item has occurred.
-pub const HAS_BEGUN: u64 = 1 << 62;
-/// A flag of a position in an unordered list: the last element was a separator.
-pub const IS_SEPARATED: u64 = 1 << 63;
 
 impl<Item> Unordered<Item> {
     /// Returns the items that must occur.
-    pub fn required(&self) -> impl Iterator<Item = &Item> {
-        let items = self.items.iter().take(self.n_once).enumerate();
-        items.filter_map(|(at, item)| (self.required >> at & 1 == 1).then_some(item))
+    pub fn required(&self) -> &[Item] {
+        self.items.get(..self.n_required).unwrap_or_default()
     }
 
     /// True if the list may end at a position.
-    pub fn may_end(&self, position: u64) -> bool {
-        self.required & !position == 0 && position & IS_SEPARATED == 0
+    pub fn may_end(&self, position: &Position) -> bool {
+        let has_all = (0..self.n_required).all(|item| position.has(item));
+        has_all && !position.is_separated
     }
 
-    /// Returns the items that may follow at a position that is not directly after an item, and the
-    /// positions after them.
-    pub fn next(&self, position: u64) -> impl Iterator<Item = (&Item, u64)> {
-        let bit = |at: usize| if at < self.n_once { 1 << at } else { 0 };
+    /// Returns the items that may still occur, if not directly after another item.
+    pub fn next(&self, position: &Position) -> impl Iterator<Item = &Item> {
         let all = self.items.iter().enumerate();
-        let left = all.filter(move |&(at, _)| position & bit(at) == 0);
-        let begun = (position | HAS_BEGUN) & !IS_SEPARATED;
-        left.map(move |(at, item)| (item, begun | bit(at)))
+        all.filter_map(|(at, item)| (!position.has(at)).then_some(item))
+    }
+}
+
+/// A position in an unordered list.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Position {
+    /// True if an item has occurred.
+    pub has_begun: bool,
+    /// True directly after the separator.
+    pub is_separated: bool,
+    /// The items that have occurred, of those that occur at most once: a bit for each, up to the
+    /// last word that is not zero.
+    occurred: Vec<u64>,
+}
+
+impl Position {
+    /// Returns the position at the beginning of a list.
+    pub const fn beginning() -> Self {
+        Self {
+            has_begun: false,
+            is_separated: false,
+            occurred: Vec::new(),
+        }
+    }
+
+    /// True if this item has occurred, and occurs at most once.
+    pub fn has(&self, item: usize) -> bool {
+        let word = self.occurred.get(item / 64);
+        word.is_some_and(|word| word >> (item % 64) & 1 == 1)
+    }
+
+    /// Marks that an item has occurred that occurs at most once.
+    pub fn add(&mut self, item: usize) {
+        let n = self.occurred.len().max(item / 64 + 1);
+        self.occurred.resize(n, 0);
+        if let Some(word) = self.occurred.get_mut(item / 64) {
+            *word |= 1 << (item % 64);
+        }
+    }
+
+    /// Returns the items that have occurred, as words of 64 bits.
+    pub fn words(&self) -> &[u64] {
+        &self.occurred
     }
 }
 
@@ -588,21 +621,24 @@ impl Rules {
             linked.repeats.push(Repeat { item, min, max });
         }
         for list in &written.unordered {
-            let mut linked_item = |item: &Vec<Element>| linked.sequence(item, &mut numbers);
-            let items = list
-                .items
-                .iter()
-                .map(&mut linked_item)
-                .collect::<Result<_, _>>()?;
-            let separator = linked_item(&list.separator)?;
+            let mut items = Vec::with_capacity(list.items.len());
+            let mut marked = Vec::new();
+            for (at, item) in list.items.iter().enumerate() {
+                marked.clone_from(item);
+                if at < list.n_once {
+                    marked.push(Element::Occurred(at as u32));
+                }
+                items.push(linked.sequence(&marked, &mut numbers)?);
+            }
+            let separator = linked.sequence(&list.separator, &mut numbers)?;
             let &Unordered {
-                n_once, required, ..
+                n_required, n_once, ..
             } = list;
             linked.unordered.push(Unordered {
                 items,
                 separator,
+                n_required,
                 n_once,
-                required,
             });
         }
         linked.classes = written.classes;
@@ -688,7 +724,7 @@ impl Rules {
                         && match first.item {
                             Element::Rule(rule) => rule_is_empty.get(rule as usize) == Some(&true),
                             Element::Repeat(repeat) => self.repeat_may_be_empty(repeat),
-                            Element::Unordered(list) => self.list_may_end(list, 0),
+                            Element::Unordered(list) => self.list_may_be_empty(list),
                             _ => false,
                         }
                 });
@@ -704,10 +740,9 @@ impl Rules {
         repeat.is_some_and(|repeat| repeat.min == 0 || self.may_be_empty(repeat.item))
     }
 
-    /// True if an unordered list may end at a position.
-    pub fn list_may_end(&self, list: u32, position: u64) -> bool {
+    fn list_may_be_empty(&self, list: u32) -> bool {
         let list = self.unordered.get(list as usize);
-        list.is_some_and(|list| list.may_end(position))
+        list.is_some_and(|list| list.n_required == 0)
     }
 
     /// True if the sequence matches the empty text.

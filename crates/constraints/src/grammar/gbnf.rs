@@ -111,7 +111,7 @@ impl Gbnf<'_> {
                 None => Ok(()),
             },
             // Schemas that are written as text have none.
-            Element::Unordered(_) => Err(fmt::Error),
+            Element::Unordered(_) | Element::Occurred(_) => Err(fmt::Error),
             Element::Alternative => Ok(()),
         }
     }

@@ -11,7 +11,7 @@
 //!
 //! - `closure`: turns an open state into a closed one.
 //! - `unions`: makes the state with the stacks of two others.
-//! - `counts`: numbers repetitions by their remaining rounds.
+//! - `counts`: numbers repetitions by their remaining rounds, and positions in unordered lists.
 //! - `facts`: cached facts about a state besides its stacks.
 //! - `import`: copies a state from other tables.
 //! - `budget`: limits the work of a call, whatever is cached.
@@ -197,10 +197,7 @@ impl States {
 
     /// Interns a set of stacks and returns its number. The edges must ascend.
     fn numbered(&mut self, grammar: &Compiled, may_end: bool, edges: &[Edge]) -> StateId {
-        let members = edges.iter().map(|edge| {
-            let (sequence, min, max) = self.told_of(grammar, edge.sequence);
-            (sequence, (min, max), self.identities[edge.below as usize])
-        });
+        let members = edges.iter().map(|&edge| self.member(grammar, edge));
         let identity = Identity::of(may_end, members);
         if let Some(&number) = self.numbers.get(&identity) {
             let known = &self.all[number as usize];

@@ -428,9 +428,11 @@ fn describe(grammar: &Compiled, item: Element) -> String {
         Element::Class(_) => grammar.class(item).map(describe_class).unwrap_or_default(),
         Element::Token(token) => format!("<[{token}]>"),
         Element::TokenNot(token) => format!("!<[{token}]>"),
-        Element::Rule(_) | Element::Repeat(_) | Element::Unordered(_) | Element::Alternative => {
-            String::new()
-        }
+        Element::Rule(_)
+        | Element::Repeat(_)
+        | Element::Unordered(_)
+        | Element::Occurred(_)
+        | Element::Alternative => String::new(),
     }
 }
 fn describe_class(class: &Class) -> String {

@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use llama_sieve_kernels::random::{HashMap, HashSet};
 
-use crate::grammar::elements::{ENDLESS, Element, MOST_ONCE, Unordered, Written, left_recursive};
+use crate::grammar::elements::{ENDLESS, Element, Unordered, Written, left_recursive};
 use crate::grammar::hash::Map;
 use crate::grammar::limits::{MAX_SCHEMA_ELEMENTS, MAX_SCHEMA_SPACE};
 use crate::grammar::schema::automaton::{Dfa, Shared};
@@ -669,8 +669,7 @@ impl Emitter {
         if self.compiler.options.any_order && !members.named.is_empty() {
             let is_list = !self.as_text
                 && (members.min, members.max) == (0, None)
-                && members.witnesses.is_empty()
-                && members.named.len() <= MOST_ONCE;
+                && members.witnesses.is_empty();
             let content = match is_list {
                 true => self.unordered(&members)?,
                 false => self.by_states(&members, at, true)?,
@@ -1059,19 +1058,22 @@ impl Emitter {
     /// Returns the members of an object in any order, as an unordered list.
     fn unordered(&mut self, members: &Members) -> Answer<Sequence> {
         let mut items = Vec::with_capacity(members.named.len() + 1);
-        let mut required = 0;
-        for (at, member) in members.named.iter().enumerate() {
-            let name = self.output.content(&member.name)?;
-            items.push(self.member(name, member.value)?);
-            required |= u64::from(member.is_required) << at;
+        let mut n_required = 0;
+        for is_required in [true, false] {
+            let named = members.named.iter();
+            for member in named.filter(|member| member.is_required == is_required) {
+                let name = self.output.content(&member.name)?;
+                items.push(self.member(name, member.value)?);
+                n_required += usize::from(is_required);
+            }
         }
         items.extend(members.other.clone());
         let separator = self.comma()?;
         self.output.unordered(Unordered {
             items,
             separator,
+            n_required,
             n_once: members.named.len(),
-            required,
         })
     }
 
@@ -1084,9 +1086,9 @@ impl Emitter {
                 at,
                 "properties",
                 format!(
-                    "LLAMA_SIEVE_JSON_ANY_ORDER takes at most {MOST_ONCE} properties of one object, \
-                     and at most {MOST_IN_ANY_ORDER} where their number is bounded or the grammar \
-                     is written as text; take the order of the schema"
+                    "LLAMA_SIEVE_JSON_ANY_ORDER takes at most {MOST_IN_ANY_ORDER} properties of one \
+                     object where their number is bounded or the grammar is written as text; take \
+                     the order of the schema"
                 ),
             ));
         }

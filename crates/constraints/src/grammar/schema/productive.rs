@@ -25,9 +25,11 @@ impl Productive {
             Element::Rule(rule) => Some(rule as usize),
             Element::Repeat(repeat) => Some(self.n_rules + repeat as usize),
             Element::Unordered(list) => Some(self.n_rules + self.n_repeats + list as usize),
-            Element::Class(_) | Element::Token(_) | Element::TokenNot(_) | Element::Alternative => {
-                None
-            }
+            Element::Class(_)
+            | Element::Token(_)
+            | Element::TokenNot(_)
+            | Element::Occurred(_)
+            | Element::Alternative => None,
         }
     }
 
@@ -70,7 +72,8 @@ impl Productive {
             let items = written.repeats.iter().map(|repeat| &*repeat.item);
             let rules = (0..).zip(written.rules.iter().chain(items));
             let lists = (self.n_rules as u32 + self.n_repeats as u32..).zip(&written.unordered);
-            let lists = lists.flat_map(|(at, list)| list.required().map(move |item| (at, &**item)));
+            let lists =
+                lists.flat_map(|(at, list)| list.required().iter().map(move |item| (at, &**item)));
             rules.chain(lists).flat_map(|(at, elements)| {
                 let places = elements.iter().filter_map(|element| self.place(element));
                 places.map(move |of| (of as u32, at))
@@ -112,7 +115,7 @@ impl Productive {
             repeat.min == 0 || lead_on(&repeat.item)
         } else {
             let list = &written.unordered[place - self.n_rules - self.n_repeats];
-            list.required().all(lead_on)
+            list.required().iter().all(lead_on)
         };
         self.found[place] = is_found;
         is_found
@@ -181,10 +184,8 @@ pub fn prune(written: &mut Written) -> bool {
             if !item.iter().all(leads_on) {
                 continue;
             }
-            if at < list.n_once {
-                left.required |= (list.required >> at & 1) << left.n_once;
-                left.n_once += 1;
-            }
+            left.n_required += usize::from(at < list.n_required);
+            left.n_once += usize::from(at < list.n_once);
             left.items.push(without_void(item));
         }
         lists.push(left);

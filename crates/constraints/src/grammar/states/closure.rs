@@ -18,10 +18,9 @@
 
 // In bounds: numbers of states are positions in tables that only grow.
 
-use super::counts::{halves, joined};
 use super::{Edge, Found, State, StateId, States, TooMuch};
 use crate::grammar::compiled::Compiled;
-use crate::grammar::elements::{EMPTY, ENDLESS, Element, HAS_BEGUN, IS_SEPARATED};
+use crate::grammar::elements::{EMPTY, ENDLESS, Element};
 use crate::grammar::hash::Set;
 use crate::grammar::limits::MAX_STEP;
 
@@ -125,7 +124,10 @@ impl States {
             };
             let closure = self.closures.innermost();
             match first.item {
-                Element::Rule(_) | Element::Repeat(_) | Element::Unordered(_)
+                Element::Rule(_)
+                | Element::Repeat(_)
+                | Element::Unordered(_)
+                | Element::Occurred(_)
                     if !closure.seen.insert(edge) => {}
                 Element::Rule(rule) => {
                     let below = self.push(grammar, first.rest, edge.below)?;
@@ -135,6 +137,10 @@ impl States {
                 }
                 Element::Repeat(repeat) => self.rounds(grammar, edge, repeat, first.rest)?,
                 Element::Unordered(list) => self.items(grammar, edge, list, first.rest)?,
+                Element::Occurred(item) => {
+                    let below = self.with_item(grammar, item, edge.below)?;
+                    self.enter(first.rest, below)?;
+                }
                 _ => closure.found.push(edge),
             }
         }
@@ -207,27 +213,51 @@ impl States {
         let Some(list) = grammar.rules.unordered.get(list as usize) else {
             return Ok(());
         };
-        let (sequence, low, high) = self.told_of(grammar, edge.sequence);
-        let position = joined((low, high));
-        if list.may_end(position) {
+        let (sequence, position, _) = self.told_of(grammar, edge.sequence);
+        let mut position = self.position(position).clone();
+        if list.may_end(&position) {
             self.enter(rest, edge.below)?;
         }
-        let enter_before = |states: &mut Self, item: u32, next: u64| {
-            let (low, high) = halves(next);
-            let next = states.counted(grammar, sequence, low, high);
-            let next = states.above(grammar, next, edge.below);
-            states.budget.check()?;
-            states.enter(item, next)
-        };
-        let mut next = list.next(position).peekable();
-        if position & (HAS_BEGUN | IS_SEPARATED) == HAS_BEGUN {
-            // All items follow one separator, which often ends with counted white space.
-            return match next.peek() {
-                Some(_) => enter_before(self, list.separator, position | IS_SEPARATED),
-                None => Ok(()),
-            };
+        // All items follow one separator, which often ends with counted white space.
+        let needs_separator = position.has_begun && !position.is_separated;
+        position.is_separated = needs_separator;
+        position.has_begun = true;
+        if needs_separator && list.next(&position).next().is_none() {
+            return Ok(());
         }
-        next.try_for_each(|(&item, next)| enter_before(self, item, next))
+        let number = self.position_number(&position);
+        let next = self.counted(grammar, sequence, number, 0);
+        let next = self.above(grammar, next, edge.below);
+        self.budget.check()?;
+        if needs_separator {
+            return self.enter(list.separator, next);
+        }
+        list.next(&position)
+            .try_for_each(|&item| self.enter(item, next))
+    }
+
+    /// Returns the state after an item of an unordered list that occurs at most once: `state`, whose
+    /// tops are positions in lists, with the item marked in each.
+    fn with_item(
+        &mut self,
+        grammar: &Compiled,
+        item: u32,
+        state: StateId,
+    ) -> Result<StateId, TooMuch> {
+        let mut edges = self.edges(state).to_vec();
+        self.spend(edges.len())?;
+        for edge in &mut edges {
+            let (sequence, position, _) = self.told_of(grammar, edge.sequence);
+            let mut position = self.position(position).clone();
+            position.add(item as usize);
+            let number = self.position_number(&position);
+            edge.sequence = self.counted(grammar, sequence, number, 0);
+        }
+        edges.sort_unstable();
+        let edges = self.united(grammar, edges)?;
+        let state = self.numbered(grammar, false, &edges);
+        self.budget.check()?;
+        Ok(state)
     }
 
     /// Adds the edges of the closed form of the state below.

@@ -1,5 +1,5 @@
 //! Numbers sequences that begin with a repetition in progress, by the rounds that it has left, or
-//! with an unordered list in progress, by the position in it.
+//! with an unordered list in progress, by the position in it. Positions have numbers, too.
 //!
 //! A repetition in progress is a sequence of the grammar with two counts: the rounds that must
 //! still follow, and those that may. Each such combination gets a number, after the numbers of the
@@ -11,34 +11,27 @@
 
 use super::{Edge, States};
 use crate::grammar::compiled::Compiled;
-use crate::grammar::elements::{ENDLESS, Element, Sequence};
-use crate::grammar::hash::Map;
+use crate::grammar::elements::{ENDLESS, Element, Position, Sequence};
+use crate::grammar::hash::{Identity, Map};
 
 /// A sequence of the grammar that begins with a repetition, with the rounds that must still follow
-/// and those that may; or one that begins with an unordered list, with the halves of the position
-/// in it.
+/// and those that may; or one that begins with an unordered list, with the number of the position
+/// in it, and zero.
 type Counts = (u32, u32, u32);
-
-/// Returns the low and the high half of a position in an unordered list.
-pub(super) fn halves(position: u64) -> (u32, u32) {
-    (position as u32, (position >> 32) as u32)
-}
-
-/// Returns the position with these halves.
-pub(super) fn joined((low, high): (u32, u32)) -> u64 {
-    u64::from(low) | u64::from(high) << 32
-}
 
 /// The sequences with repetitions or unordered lists in progress.
 #[derive(Debug, Default)]
 pub(super) struct Counted {
     all: Vec<Counts>,
     numbers: Map<Counts, u32>,
+    /// The positions in unordered lists, after their beginning, which has the number 0.
+    positions: Vec<(Position, Identity)>,
+    position_numbers: Map<Position, u32>,
 }
 
 impl States {
     /// Returns the number of a sequence whose repetition has at least `min` and at most `max`
-    /// rounds left, or whose unordered list is at the position with these halves.
+    /// rounds left, or whose unordered list is at the position with the number `min`.
     pub(super) fn counted(&mut self, grammar: &Compiled, sequence: u32, min: u32, max: u32) -> u32 {
         let (min, max) = match is_repetition(grammar, sequence) {
             true => self.limited(min, max),
@@ -63,9 +56,61 @@ impl States {
         (min.min(most), max)
     }
 
+    /// Returns the position in an unordered list with this number.
+    pub(super) fn position(&self, number: u32) -> &Position {
+        static BEGINNING: Position = Position::beginning();
+        match number.checked_sub(1) {
+            Some(at) => &self.counted.positions[at as usize].0,
+            None => &BEGINNING,
+        }
+    }
+
+    /// Returns the number of a position in an unordered list.
+    pub(super) fn position_number(&mut self, position: &Position) -> u32 {
+        if *position == Position::beginning() {
+            return 0;
+        }
+        let bytes = 2 * (size_of::<(Position, Identity)>() + size_of_val(position.words()));
+        if let Some(&number) = self.counted.position_numbers.get(position) {
+            self.budget.would_keep(bytes);
+            return number;
+        }
+        let counted = &mut self.counted;
+        let identity = identity_of(position);
+        counted.positions.push((position.clone(), identity));
+        let number = counted.positions.len() as u32;
+        counted.position_numbers.insert(position.clone(), number);
+        self.grow(bytes);
+        number
+    }
+
+    /// Returns an edge as a member of a set of stacks, for the identity of the set.
+    pub(super) fn member(&self, grammar: &Compiled, edge: Edge) -> (u32, (u32, u32), Identity) {
+        let (sequence, min, max) = self.told_of(grammar, edge.sequence);
+        let below = self.identities[edge.below as usize];
+        if is_list(grammar, sequence)
+            && let Some(at) = min.checked_sub(1)
+        {
+            // Numbers of positions differ between tables.
+            let position = self.counted.positions[at as usize].1;
+            let both = [(0, (0, 0), below), (1, (0, 0), position)];
+            return (sequence, (0, 0), Identity::of(false, both.into_iter()));
+        }
+        (sequence, (min, max), below)
+    }
+
+    /// Returns the number in these tables for a counted sequence of other tables.
+    pub(super) fn counted_from(&mut self, grammar: &Compiled, other: &Self, sequence: u32) -> u32 {
+        let (sequence, mut min, max) = other.told_of(grammar, sequence);
+        if is_list(grammar, sequence) {
+            min = self.position_number(other.position(min));
+        }
+        self.counted(grammar, sequence, min, max)
+    }
+
     /// Returns the grammar's sequence for a number, and the minimum and maximum number of remaining
-    /// rounds of the repetition that it begins with, or the halves of the position in its unordered
-    /// list; zeros if it begins with neither.
+    /// rounds of the repetition that it begins with; or the number of the position in the unordered
+    /// list that it begins with, and zero; zeros if it begins with neither.
     pub(super) fn told_of(&self, grammar: &Compiled, sequence: u32) -> Counts {
         let n = grammar.rules.sequences.len();
         if let Some(number) = (sequence as usize).checked_sub(n) {
@@ -91,13 +136,14 @@ impl States {
         }
     }
 
-    /// True if a sequence matches the empty text.
+    /// True if a sequence matches the empty text. False for an unordered list in progress, whose
+    /// items mark themselves in the list on top of their stacks: it must stay there.
     pub(super) fn may_be_empty(&self, grammar: &Compiled, sequence: u32) -> bool {
         let n = grammar.rules.sequences.len();
         let Some(number) = (sequence as usize).checked_sub(n) else {
             return grammar.rules.may_be_empty(sequence);
         };
-        let (sequence, min, max) = self.counted.all[number];
+        let (sequence, min, _) = self.counted.all[number];
         let Some(first) = grammar.first(sequence) else {
             return false;
         };
@@ -106,7 +152,6 @@ impl States {
                 let repeat = grammar.rules.repeats.get(repeat as usize);
                 min == 0 || repeat.is_some_and(|repeat| grammar.rules.may_be_empty(repeat.item))
             }
-            Element::Unordered(list) => grammar.rules.list_may_end(list, joined((min, max))),
             _ => false,
         };
         may_end && grammar.rules.may_be_empty(first.rest)
@@ -150,4 +195,21 @@ impl States {
 fn is_repetition(grammar: &Compiled, sequence: u32) -> bool {
     let first = grammar.first(sequence);
     first.is_some_and(|first| matches!(first.item, Element::Repeat(_)))
+}
+
+fn is_list(grammar: &Compiled, sequence: u32) -> bool {
+    let first = grammar.first(sequence);
+    first.is_some_and(|first| matches!(first.item, Element::Unordered(_)))
+}
+
+/// Returns the identity of a position, which is the same in all tables.
+fn identity_of(position: &Position) -> Identity {
+    let flags = [position.has_begun, position.is_separated].map(u32::from);
+    let words = (0..).zip(position.words());
+    let members = words.map(|(at, &word)| {
+        let halves = (word as u32, (word >> 32) as u32);
+        (at, halves, Identity::of_end(false))
+    });
+    let flags = (u32::MAX, flags.into(), Identity::of_end(false));
+    Identity::of(false, members.chain([flags]))
 }

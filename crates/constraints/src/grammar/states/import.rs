@@ -43,8 +43,7 @@ impl States {
                 cost = cost.saturating_add(of_below);
                 let mut sequence = edge.sequence;
                 if sequence as usize >= grammar.rules.sequences.len() {
-                    let (first, min, max) = other.told_of(grammar, sequence);
-                    sequence = self.counted(grammar, first, min, max);
+                    sequence = self.counted_from(grammar, other, sequence);
                 }
                 moved.push(Edge { sequence, below });
             }
@@ -69,8 +68,12 @@ impl States {
         Ok(state)
     }
 
-    /// Returns the edges in order, with edges of equal sequences united.
-    fn united(&mut self, grammar: &Compiled, edges: Vec<Edge>) -> Result<Vec<Edge>, TooMuch> {
+    /// Returns the edges in order, with edges of equal sequences united. They must ascend.
+    pub(super) fn united(
+        &mut self,
+        grammar: &Compiled,
+        edges: Vec<Edge>,
+    ) -> Result<Vec<Edge>, TooMuch> {
         let mut united = Vec::with_capacity(edges.len());
         for same in edges.chunk_by(|a, b| a.sequence == b.sequence) {
             let below = self.union_of(grammar, same)?;
