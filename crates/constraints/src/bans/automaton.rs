@@ -1,4 +1,4 @@
-//! The Aho-Corasick automaton of banned texts, with the tokens that complete one.
+//! The Aho-Corasick automaton of banned texts, with the tokens that complete a banned text.
 
 // In bounds: nodes, edges and ranges are positions in arrays that never change.
 
@@ -28,7 +28,8 @@ struct Node {
     is_end: bool,
     /// True if a banned text ends at this node or at a node on its failure path.
     is_match: bool,
-    /// The ranges of the tokens that complete a banned text of which this node's text is a prefix.
+    /// The indices in [`Automaton::ranges`] of the ranks of the tokens that complete a banned text
+    /// of which this node's text is a prefix.
     ranges: Range<u32>,
     /// The next node on the failure path that has ranges; the root if there is none.
     next: State,
@@ -57,14 +58,15 @@ pub struct Automaton {
     first: Box<[State; 256]>,
     /// Ranges of ranks, ascending and disjoint for each node.
     ranges: Vec<Range<u32>>,
-    /// The length of the longest text, in units.
+    /// The length of the longest text in units: in characters if texts are folded, and otherwise in
+    /// bytes.
     longest: usize,
     counts_characters: bool,
     /// The first 8 bytes of a SHA-256 digest of the texts.
     digest: [u8; 8],
 }
 
-/// How the texts of a list are read.
+/// How a list of strings is read.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Reading {
     /// Texts, perhaps folded.
@@ -90,7 +92,7 @@ pub(super) fn digest_of(keys: &[Vec<u8>], reading: Reading) -> [u8; 8] {
 }
 
 impl Automaton {
-    /// Returns the automaton of these texts, none of which is empty, for tokens in this order.
+    /// Returns the automaton of `texts`, none of which may be empty, for the vocabulary of `order`.
     pub fn new(texts: &[&[u8]], order: &Order) -> Self {
         let mut keys: Vec<Vec<u8>> = with_room(texts.len()).unwrap_or_else(exhausted);
         keys.extend(texts.iter().map(|text| order.key_of(text)));
@@ -156,7 +158,8 @@ impl Automaton {
         }
     }
 
-    /// Merges ranges, which may be nested, into the fewest disjoint ones, and stores these.
+    /// Merges the ranges in `own`, which may be nested, into the fewest disjoint ranges, and stores
+    /// these. Returns their indices.
     fn keep(&mut self, own: &mut Vec<Range<u32>>) -> Range<u32> {
         own.retain(|range| !range.is_empty());
         own.sort_unstable_by_key(|range| (range.start, range.end));
@@ -257,7 +260,7 @@ impl Automaton {
     pub fn shortest(&self) -> Vec<u32> {
         let mut shortest = with_room(self.nodes.len()).unwrap_or_else(exhausted);
         shortest.resize(self.nodes.len(), u32::MAX);
-        // Children follow their parents.
+        // Children have higher indices than their parents.
         for (state, node) in self.nodes.iter().enumerate().rev() {
             let children = node.children.start as usize..node.children.end as usize;
             let below = shortest[children].iter().copied().min();
@@ -269,7 +272,7 @@ impl Automaton {
         shortest
     }
 
-    /// True if texts are folded and this state ends within a character.
+    /// True if texts are folded and the bytes that this state has matched end within a character.
     pub fn is_within_character(&self, state: State) -> bool {
         let children = self.children(state);
         self.counts_characters && children.clone().any(|(byte, _)| matches!(byte, 0x80..0xC0))
@@ -337,9 +340,9 @@ impl Automaton {
         self.longest
     }
 
-    /// Returns the prefixes of banned texts that a text in this state ends with and one token can
-    /// complete, longest first: the length of each in units, and the ranks of the tokens that
-    /// complete the text.
+    /// Returns the prefixes of banned texts that a text in this state ends with, longest first, if
+    /// one token can complete them. Each is returned as its length in units and the ranks of the
+    /// tokens that complete a banned text.
     #[inline]
     pub fn begun(&self, state: State) -> impl Iterator<Item = (usize, &[Range<u32>])> + Clone {
         let of = |state: State| (state != ROOT).then_some(state);

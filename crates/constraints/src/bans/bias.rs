@@ -1,14 +1,15 @@
 //! A bias for tokens that continue banned texts, in place of a ban: the longer the matched part of
 //! a text, the larger the bias.
 //!
-//! A token continues a text whose match began before the token and lasts to the token's end. If m
-//! of the L units of the text then match, the logit of the token changes by `bias * m / L`. A unit
-//! is a byte or, if texts are folded, a character. If a token continues several texts, the largest
-//! share m / L counts. A token that completes a text, or contains a whole one, gets the whole bias.
+//! A token continues a banned text if a match of the text's beginning starts before the token and
+//! extends to the token's end. If m of the L units of the text then match, `bias * m / L` is added
+//! to the token's logit. A unit is a byte or, if texts are folded, a character. If a token
+//! continues several texts, the largest share m / L counts. A token that completes a text, or
+//! contains a whole one, gets the whole bias.
 //!
-//! The tokens that contain a whole text are found once. The tokens that continue a text are found
-//! when a growing text first reaches a state, by a simultaneous walk through the trie of banned
-//! texts and the sorted tokens. They are then kept.
+//! The tokens that contain a whole text are found at construction. The tokens that continue a text
+//! are found when a growing text first reaches a state, by a simultaneous walk through the trie of
+//! banned texts and the sorted tokens. They are then kept, up to a limit in bytes.
 
 // In bounds: states are positions in arrays that never change.
 
@@ -32,13 +33,15 @@ pub type Addend = (Token, f32);
 pub struct Biases {
     bans: Bans,
     bias: f32,
-    /// For each state, the bias of a token that leads to it; 0 within a character.
+    /// For each state, the bias of a token that leads to the state; 0 if the state is within a
+    /// character.
     addends: Vec<f32>,
     kept: Kept<Addend>,
 }
 
 impl Biases {
-    /// Returns the biases of `texts`, which are read as [`Bans::new`] reads them. `bias` is finite.
+    /// Returns the biases of `texts`, which are read as [`Bans::new`] reads them. `bias` must be
+    /// finite.
     pub fn new(texts: &[&[u8]], bias: f32, order: &Arc<Order>) -> Self {
         let bans = Bans::new(texts, order);
         let automaton = bans.automaton();
@@ -74,9 +77,9 @@ impl Biases {
         self.bans.whole()
     }
 
-    /// Returns the tokens that continue a text after `place`, ascending, each with the number that
-    /// is added to its logit. Tokens that contain a whole text are left out. `buffer` holds the
-    /// result if it is not kept.
+    /// Returns the tokens that continue or complete a text after `place`, ascending, each with the
+    /// number that is added to its logit. Tokens that contain a whole text are left out. `buffer`
+    /// holds the result if it is not kept.
     pub fn after<'a>(&'a self, place: Place, buffer: &'a mut Vec<Addend>) -> &'a [Addend] {
         if !place.pending.is_empty() {
             buffer.clear();
@@ -95,7 +98,7 @@ impl Biases {
         }
     }
 
-    /// Finds the tokens that continue a text after `state`.
+    /// Finds the tokens that continue or complete a text after `state`.
     fn find(&self, state: State) -> Vec<Addend> {
         let mut found = Vec::new();
         for begun in self.bans.automaton().suffixes(state) {
@@ -109,7 +112,7 @@ impl Biases {
         found
     }
 
-    /// Appends the tokens that continue the banned texts of which `begun` is a prefix.
+    /// Appends the tokens that continue or complete the banned texts of which `begun` is a prefix.
     fn walk(&self, begun: State, found: &mut Vec<Addend>) {
         let (automaton, order) = (self.bans.automaton(), self.bans.order());
         let mut open: Vec<(State, Range<u32>, usize)> = Vec::new();
@@ -137,7 +140,7 @@ impl Biases {
         }
     }
 
-    /// Appends the tokens that complete an unfinished character and continue a text.
+    /// Appends the tokens that complete an unfinished character and continue or complete a text.
     fn find_within_character(&self, place: Place, found: &mut Vec<Addend>) {
         for &token in self.bans.order().continues() {
             let addend = self.addend_within_character(place, token);
@@ -147,7 +150,7 @@ impl Biases {
         }
     }
 
-    /// Returns the number that is added to the logit of a token that may complete a character.
+    /// Returns the number that is added to the logit of `token` after an unfinished character.
     fn addend_within_character(&self, place: Place, token: Token) -> f32 {
         let automaton = self.bans.automaton();
         let (mut state, mut pending) = (place.state, place.pending);
@@ -163,7 +166,7 @@ impl Biases {
         if !pending.is_empty() {
             return 0.0;
         }
-        // The first unit began before the token.
+        // The first unit began before the token, and so did each match that contains it.
         let began_before = |&state: &State| automaton.units(state) >= units;
         let continued = automaton.suffixes(state).take_while(began_before);
         let addends = continued.map(|state| self.addends[state as usize]);

@@ -8,8 +8,8 @@ use crate::kernels::bitmap::has;
 use crate::memory::exhausted;
 use crate::token::Token;
 
-/// A token in which units begin, and the tokens after it in which none begins: the number of these
-/// units, and of these tokens.
+/// A group of tokens: a token in which units begin, and the tokens after it in which none begins.
+/// Holds the number of these units and the number of tokens in the group.
 #[derive(Clone, Copy, Debug)]
 struct Taken {
     units: usize,
@@ -20,7 +20,7 @@ struct Taken {
 #[derive(Debug)]
 pub struct Cursor {
     place: Place,
-    /// The newest tokens, as many as the longest banned text can span.
+    /// The newest groups of tokens, as many as the longest banned text can span.
     taken: VecDeque<Taken>,
 }
 
@@ -65,7 +65,7 @@ impl Cursor {
     }
 
     /// Passes the state to `put`, in parts: a digest of the banned texts, the matched prefix, the
-    /// bytes of an unfinished character, and the newest tokens.
+    /// bytes of an unfinished character, and the newest groups of tokens.
     pub fn save(&self, bans: &Bans, put: &mut dyn FnMut(&[u8])) {
         self.place.save(bans, put);
         for taken in &self.taken {
@@ -105,7 +105,8 @@ impl Cursor {
         self.taken.push_back(Taken { units, tokens: 1 });
     }
 
-    /// Returns the smallest number of newest tokens that together have at least `units` units.
+    /// Returns the smallest number of newest tokens in which at least `units` units begin; if there
+    /// are fewer units, the number of all tokens in `taken`.
     fn tokens_of(&self, units: usize) -> usize {
         let (mut left, mut tokens) = (units, 0);
         for taken in self.taken.iter().rev() {

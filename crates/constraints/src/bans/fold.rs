@@ -10,7 +10,7 @@ use regex_syntax::hir::{ClassUnicode, ClassUnicodeRange};
 
 use crate::memory::{exhausted, push, room};
 
-/// The code point after the last character that has a case.
+/// All characters that have a case are below this code point.
 const CASES_END: u32 = 0x2_0000;
 
 /// The maximum number of bytes allocated to find the classes: the table, and one class at a time.
@@ -78,8 +78,8 @@ impl Pending {
         &self.bytes[..usize::from(self.length)]
     }
 
-    /// Returns the pending bytes `bytes`, or `None` if no text can end with them. Unless `folds`,
-    /// only an empty slice is valid.
+    /// Returns `bytes` as pending bytes, or `None` if no text can leave these bytes pending. Unless
+    /// `folds`, only an empty slice is valid.
     pub fn of(bytes: &[u8], folds: bool) -> Option<Self> {
         let mut pending = Self::default();
         if folds {

@@ -11,7 +11,7 @@ use crate::memory::{exhausted, with_room};
 /// The maximum size of all kept lists, in bytes. A list beyond this limit is found again each time.
 const MAX_KEPT_BYTES: usize = 32 << 20;
 
-/// A list for each state, once it is known.
+/// The lists that have been found, by state.
 #[derive(Debug)]
 pub(super) struct Kept<T> {
     lists: Vec<OnceLock<Box<[T]>>>,

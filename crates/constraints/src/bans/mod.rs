@@ -9,13 +9,13 @@
 //! - [`bias`]: biases instead of bans, which grow with the matched part;
 //! - [`patterns`]: banned regular expressions;
 //! - [`search`]: banned texts or patterns, with the state of a growing text;
-//! - `kept`: lists of tokens, each computed once for its state.
+//! - `kept`: memoizes the list of tokens of each state.
 //!
-//! A token completes a banned text in one of two ways. Either the token contains the banned text.
-//! Such tokens are found when the bans are made. Or the text so far ends with a prefix of the
-//! banned text, and the token begins with the remaining suffix. Tokens with a common prefix are
-//! contiguous in byte order, so the tokens that begin with such a suffix are a range of ranks. The
-//! ranges of all suffixes are found when the bans are made, too. A state of an Aho-Corasick
+//! A token completes a banned text in one of two ways. The token may contain the whole banned text.
+//! These tokens are found when the bans are constructed. Or the text so far ends with a prefix of
+//! the banned text, and the token begins with the remaining suffix. Tokens with a common prefix are
+//! contiguous in byte order, so the tokens that begin with a given suffix are a range of ranks. The
+//! ranges of all suffixes are also found when the bans are constructed. A state of an Aho-Corasick
 //! automaton (Aho and Corasick 1975) represents the end of the text so far. The tokens to ban are
 //! in the ranges of that state and of the states on its failure path. Most states have no ranges.
 
@@ -54,7 +54,7 @@ pub struct Bans {
     automaton: Automaton,
     /// The tokens that contain a whole text, ascending.
     whole: Vec<Token>,
-    /// The bitmap of all other tokens of the vocabulary.
+    /// The bitmap of the tokens that contain no whole text.
     others: Vec<u64>,
 }
 
@@ -80,7 +80,7 @@ impl Bans {
         }
     }
 
-    /// Returns the vocabulary.
+    /// Returns the order of the vocabulary's texts.
     pub fn order(&self) -> &Order {
         &self.order
     }
@@ -108,7 +108,8 @@ fn every(n: usize) -> Vec<u64> {
     words
 }
 
-/// Splits off a little-endian `u32` length and that many bytes. Returns these bytes and the rest.
+/// Splits off a little-endian `u32` length and that many bytes. Returns these bytes and the rest;
+/// `None` if `bytes` is too short.
 fn counted(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (n, rest) = bytes.split_first_chunk()?;
     rest.split_at_checked(u32::from_le_bytes(*n) as usize)

@@ -191,7 +191,7 @@ impl Order {
         self.longest
     }
 
-    /// Returns the tokens of these ranks.
+    /// Returns the tokens with these ranks.
     pub fn tokens(&self, ranks: Range<u32>) -> &[Token] {
         &self.by_key[ranks.start as usize..ranks.end as usize]
     }

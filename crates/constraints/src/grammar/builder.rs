@@ -77,7 +77,8 @@ impl Builder {
         Ok(elements)
     }
 
-    /// Returns a rule to be defined later, so that others may refer to it.
+    /// Declares a rule, so that other rules may refer to it before it is defined. Returns its
+    /// number.
     pub fn declare(&mut self) -> Result<u32, TooLarge> {
         if self.rules.len() >= MAX_RULES {
             return Err(TooLarge::Rules);
@@ -117,9 +118,9 @@ impl Builder {
         Ok(whole)
     }
 
-    /// Returns the longest common prefix of sorted alternatives after their first `depth` elements.
-    /// If there are several alternatives, a rule for their suffixes follows it, which is defined
-    /// later.
+    /// Returns the longest common prefix of the sorted `alternatives`, without their first `depth`
+    /// elements. If there are several alternatives, appends a reference to a new rule for their
+    /// suffixes, and adds that rule to `pending`, to be defined later.
     fn factored<'a>(
         &mut self,
         alternatives: &'a [Vec<Element>],
@@ -152,8 +153,8 @@ impl Builder {
         Ok(vec![Element::Rule(rule)])
     }
 
-    /// Returns elements that match `item` repeated `min` to `max` times, or any larger number of
-    /// times if `max` is `None`. `may_be_empty` is true if `item` matches the empty text.
+    /// Returns elements that match `item` repeated `min` to `max` times, or at least `min` times if
+    /// `max` is `None`. `may_be_empty` is true if `item` matches the empty text.
     pub fn repeat(
         &mut self,
         item: Vec<Element>,
@@ -243,7 +244,7 @@ impl Builder {
         Ok(vec![Element::Rule(first_rule + written.root)])
     }
 
-    /// Counts `n` more elements, and fails if there are too many.
+    /// Counts a list of `n` elements, and its end as one more element. Fails if there are too many.
     fn grow(&mut self, n: usize) -> Result<(), TooLarge> {
         self.n_elements += n + 1;
         if self.n_elements > MAX_ELEMENTS {
@@ -252,8 +253,8 @@ impl Builder {
         Ok(())
     }
 
-    /// Returns the rules of a grammar whose texts, in UTF-8, match `whole`. Every declared rule
-    /// must have been defined, and none may begin with itself.
+    /// Returns the rules of a grammar that matches the same texts as `whole`, in UTF-8. Every
+    /// declared rule must have been defined, and none may begin with itself.
     pub fn rules(mut self, whole: Vec<Element>) -> Result<Rules, TooLarge> {
         let root = self.declare()?;
         self.define(root, whole)?;

@@ -5,7 +5,8 @@ use crate::grammar::elements::Rules;
 use crate::grammar::limits::{MAX_CHOICES, MAX_TEXT};
 use crate::quoted::quoted;
 
-/// Returns the rules that match exactly one of these texts.
+/// Returns rules that match the texts `values` and no other text. The error is a message for the
+/// caller.
 pub fn rules(values: &[&[u8]]) -> Result<Rules, String> {
     if values.is_empty() {
         return Err("there is no value to choose from".into());

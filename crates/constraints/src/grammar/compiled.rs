@@ -1,4 +1,4 @@
-//! The immutable part of a grammar that is prepared for a vocabulary.
+//! The immutable data of a grammar that has been prepared for a vocabulary.
 
 use std::hash::BuildHasher as _;
 use std::sync::Arc;
@@ -25,8 +25,8 @@ pub struct Compiled {
     /// The vocabulary.
     pub tree: Arc<VocabularyTree>,
     groups: Groups,
-    /// For each class, the ASCII characters in it. Bit 0 is set if it may also have other
-    /// characters, or parts of one.
+    /// For each class, the ASCII characters in it, except NUL. Bit 0 is set if the class may also
+    /// have other characters.
     covers: Vec<CharSet>,
     /// For each class, the kinds of characters that it contains entirely.
     kinds: Vec<Kinds>,
@@ -104,7 +104,8 @@ impl Compiled {
         !self.rules.repeats.is_empty()
     }
 
-    /// Returns the characters that an item matches; none unless the item is a class.
+    /// Returns the ASCII characters that an item matches, except NUL, with bit 0 set if it may also
+    /// match other characters. Returns 0 unless the item is a class.
     pub fn cover(&self, item: Element) -> CharSet {
         match item {
             Element::Class(number) => self.covers.get(number as usize).copied().unwrap_or(0),
@@ -130,8 +131,8 @@ impl Compiled {
         self.groups.beyond_ascii(code_point)
     }
 
-    /// Returns the group of the character that a sequence begins with, if that is a class of a
-    /// single character.
+    /// Returns the group of the first character of a sequence's texts, if the sequence begins with
+    /// a class of a single character.
     pub fn only_group(&self, sequence: u32) -> Option<u32> {
         let class = self.class(self.first(sequence)?.item)?;
         match *class.ranges {

@@ -15,9 +15,10 @@ use crate::token::Token;
 
 /// A set of code points: those of the listed ranges, or, if negated, all others.
 ///
-/// A range that ends before it begins matches no character, but can match an incomplete one. Both
-/// queries search for a range that begins at or before one code point and ends at or after another.
-/// So a range matters only if it ends after all ranges that begin before it.
+/// A range that ends before it begins matches no character, but can match an incomplete one.
+/// [`has`](Self::has) and [`may_have`](Self::may_have) search for a range that begins at or before
+/// one code point and ends at or after another. So a range matters only if it ends after all ranges
+/// that begin before it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Class {
     /// True if the class has the characters outside the ranges.
@@ -123,7 +124,7 @@ impl Class {
         let bits = 6 * u32::from(missing.min(3));
         let low = value << bits;
         let high = low | ((1 << bits) - 1);
-        // Overlong forms are not considered.
+        // Code points below these would be overlong forms.
         let low = match (low, missing) {
             (0, 2) => 1 << 11,
             (0, 3) => 1 << 16,
@@ -186,7 +187,7 @@ impl Hash for Sequence {
 }
 
 impl Written {
-    /// Replaces each reference to a rule that consists of one element by that element.
+    /// Replaces each reference to a rule that consists of one element with that element.
     fn replace_names(&mut self) {
         let content = |rule: &[Element]| match *rule {
             [Element::Alternative] => None,
@@ -416,7 +417,7 @@ pub struct Rules {
     pub root: u32,
     /// True if the grammar accepts only UTF-8. Otherwise bytes are read as in llama.cpp.
     pub is_strict: bool,
-    /// The tokens that are matched only by number, never as characters, ascending.
+    /// The tokens that are matched only by id, never as characters, ascending.
     pub by_number: Box<[Token]>,
     /// Properties of the grammar's source.
     pub about: About,
@@ -429,11 +430,11 @@ pub struct About {
     pub host_comes_back: bool,
     /// The largest number in a repetition.
     pub most_repetitions: u64,
-    /// True if it contains elements such as `<text>` or `<[7]>`.
+    /// True if the source contains elements such as `<text>` or `<[7]>`.
     pub names_tokens: bool,
-    /// True if it contains the escape `\-`.
+    /// True if the source contains the escape `\-`.
     pub escapes_dash: bool,
-    /// True if its root is a rule that was generated for a group or a repetition.
+    /// True if the root is a rule that was generated for a group or a repetition.
     pub root_is_made: bool,
 }
 
@@ -457,7 +458,8 @@ impl Classes {
         self.numbers.reserve(n);
     }
 
-    /// Returns the number of `class`, a new one if necessary; `None` if there are too many classes.
+    /// Returns the number of `class`, and assigns one if it has none; `None` if there are too many
+    /// classes.
     pub fn number(&mut self, class: Class) -> Option<u32> {
         let Class {
             negated,
@@ -495,7 +497,7 @@ impl Classes {
         if self.all.get(number as usize).is_some_and(is_same) {
             return Ok(number);
         }
-        // Two classes have the same hash with a chance of 2^-64.
+        // Another class has the same hash. The probability of that is 2^-64 for two classes.
         let same = self.all.iter().position(is_same);
         same.map(|number| number as u32).ok_or(hash)
     }
@@ -682,8 +684,8 @@ impl Rules {
                 references.push((number as u32, *sequence));
             }
         }
-        // The nodes are the sequences, followed by the rules. Each pair is a node and another node
-        // that depends on it.
+        // The nodes are the sequences, followed by the rules. Each pair is a node and a second node
+        // that depends on the first.
         let mut pairs = Vec::with_capacity(2 * references.len() + n_rules);
         for &(number, sequence) in &references {
             let item = match sequence.item {
@@ -782,7 +784,7 @@ impl Rules {
         self.sequences.get(sequence as usize).copied()
     }
 
-    /// True if a token is matched only by its number.
+    /// True if a token is matched only by its id, never as characters.
     pub fn is_by_number(&self, token: Token) -> bool {
         self.by_number.binary_search(&token).is_ok()
     }
@@ -805,9 +807,9 @@ impl Rules {
     }
 }
 
-/// Returns a rule that may begin with itself by the host's check; `None` if there is none. The host
-/// looks past a rule only if one of its alternatives is *written* as empty, not if it can become
-/// empty through references.
+/// Returns a rule that can begin with itself according to the host's check; `None` if there is
+/// none. The host looks past a rule only if one of its alternatives is *written* as empty, not if
+/// it can become empty through references.
 pub fn left_recursive(written: &Written) -> Option<u32> {
     let beginnings = Beginnings::of(written);
     let found = first_cycle(beginnings.len(), |node| beginnings.of_node(node))?;
@@ -819,7 +821,7 @@ pub fn left_recursive(written: &Written) -> Option<u32> {
     }
 }
 
-/// True if the host's check for left recursion ends after at most `most` visits of rules. The check
+/// True if the host's check for left recursion ends after at most `most` visits to rules. The check
 /// visits a rule again on each path to it, so each rule that begins with two others doubles the
 /// work.
 pub fn host_check_ends(written: &Written, most: usize) -> bool {
@@ -845,7 +847,7 @@ pub fn host_check_ends(written: &Written, most: usize) -> bool {
         if is_done.get(start) == Some(&true) {
             continue;
         }
-        // The host makes a rule of each optional round.
+        // The host generates a rule for each optional round.
         let rounds = beginnings.rounds_of(start);
         let mut path = vec![(start, next(start), 0)];
         mark(&mut is_open, start, true);

@@ -6,7 +6,7 @@ use crate::grammar::elements::{Class, ENDLESS, Element, Repeat, Written};
 use crate::grammar::limits::MAX_TEXT;
 
 /// Returns a grammar in GBNF, one line per rule, with the root named `root`; `None` if the text
-/// would exceed [`MAX_TEXT`].
+/// would exceed [`MAX_TEXT`] or the grammar has an unordered list.
 pub fn gbnf(written: &Written) -> Option<String> {
     let mut text = Bounded(String::new());
     Gbnf(written).write(&mut text).ok()?;

@@ -1,10 +1,10 @@
 //! Predicts whether llama.cpp's own grammar constructor would return in good time, before it is
 //! called.
 //!
-//! The constructor expands counted repetitions, checks for left recursion by recursion and again on
-//! every path, and stores each initial stack separately. On some texts that this library reads at
-//! once, it hangs or overflows the thread's stack. Builds before 0.6.0 also do so if a repetition
-//! repeats something that may be empty.
+//! The constructor expands counted repetitions, and stores each initial stack separately. Its check
+//! for left recursion is recursive, and visits a rule again on every path to it. On some texts that
+//! this library reads at once, it hangs or overflows the thread's stack. Builds before 0.6.0 also
+//! do so if a repetition repeats something that may be empty.
 
 use crate::grammar::elements::{ENDLESS, Element, Repeat, Written, host_check_ends};
 
@@ -20,7 +20,7 @@ const MOST_STACKS: u32 = 1 << 12;
 /// The maximum number of passes over the rules that determine which may be empty.
 const PASSES: usize = 32;
 
-/// True if the constructor of any build of llama.cpp is certain to return from these rules in no
+/// True if the constructor of any build of llama.cpp is certain to return for these rules, in no
 /// noticeable time. `nested` is the depth of their parentheses.
 pub fn host_comes_back(written: &Written, nested: usize) -> bool {
     let behind_root = |empty| {
@@ -69,7 +69,8 @@ struct Empty {
 }
 
 impl Empty {
-    /// Finds the rules and repetitions that may be empty; `None` if that takes too long.
+    /// Finds the rules and repetitions that may be empty; `None` if that takes more than [`PASSES`]
+    /// passes.
     fn of(written: &Written) -> Option<Self> {
         let mut empty = Self {
             rules: vec![false; written.rules.len()],

@@ -12,7 +12,7 @@ pub const MAX_HOST_REPETITIONS: u64 = 2000;
 pub const MAX_REPETITIONS: u64 = 1_000_000;
 /// The maximum number of elements of all rules. The item of a counted repetition counts once.
 pub const MAX_ELEMENTS: usize = 1 << 22;
-/// The maximum number of rules, including those that groups and repetitions become.
+/// The maximum number of rules, including those that are generated for groups and repetitions.
 pub const MAX_RULES: usize = 1 << 20;
 /// The maximum number of different character classes.
 pub const MAX_CLASSES: usize = 1 << 20;
@@ -108,8 +108,8 @@ pub const MAX_SCHEMA_CHAIN: usize = 100;
 /// The maximum number of different sets of values that a JSON Schema may describe: those of its
 /// subschemas and constants, and their combinations.
 pub const MAX_SCHEMA_COMBINATIONS: usize = 1 << 16;
-/// The maximum number of alternatives for one value of a JSON Schema: the product of the sizes of
-/// its `anyOf`.
+/// The maximum number of alternatives for one value of a JSON Schema: the product of the numbers of
+/// alternatives in its `anyOf` keywords.
 pub const MAX_SCHEMA_WAYS: usize = 1 << 10;
 /// The maximum number of elements of the grammar that a JSON Schema becomes.
 pub const MAX_SCHEMA_ELEMENTS: usize = 1 << 20;

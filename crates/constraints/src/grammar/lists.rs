@@ -29,8 +29,8 @@ impl Lists {
         }
     }
 
-    /// Returns `n` lists, made from pairs of a list and a number in it. `pairs` is called twice.
-    /// Pairs of lists from `n` on are ignored.
+    /// Returns `n` lists. Each pair is the index of a list and a number to append to that list.
+    /// `pairs` is called twice. Pairs whose index is `n` or more are ignored.
     pub fn of<I: Iterator<Item = (u32, u32)>>(n: usize, pairs: impl Fn() -> I) -> Self {
         // The numbers of list `i` are counted at `i + 2`. After the prefix sum, list `i` begins at
         // `ends[i + 1]`.

@@ -1,7 +1,7 @@
 //! Computes masks, which have a bit per token, set if a state allows the token. A walk through the
 //! trees of the vocabulary finds the allowed tokens.
 
-// In bounds: ranks and tokens are numbers of the tree that the words were made for.
+// In bounds: ranks and tokens belong to the tree that the words were made for.
 
 use std::ops::Range;
 
@@ -77,7 +77,7 @@ impl Mask {
         mask_tokens(candidates, &self.words);
     }
 
-    /// Returns the mask that allows only these tokens.
+    /// Returns the mask that allows only `tokens`.
     pub fn only(n_tokens: usize, tokens: &[Token]) -> Self {
         Self::of(words_of(n_tokens, tokens))
     }
@@ -124,8 +124,8 @@ impl Ranks {
 /// True if `token` is allowed in `state` when the text so far ends with `partial`.
 ///
 /// If a token element may come next, before or within the text of the token, and matches the
-/// token's number, the token is allowed, whatever the rest of its text. A text is read up to its
-/// first NUL.
+/// token's id, the token is allowed, whatever the rest of its text. A text is read up to its first
+/// NUL.
 pub fn allows(
     states: &mut States,
     grammar: &Compiled,
@@ -160,8 +160,8 @@ pub fn allows(
     may_stop(states, grammar, state, end)
 }
 
-/// True if a token that is matched only by its number is allowed in `state` when the text so far
-/// ends with `partial`.
+/// True if a token that is matched only by its id is allowed in `state` when the text so far ends
+/// with `partial`.
 pub fn takes_by_number(
     states: &States,
     grammar: &Compiled,
@@ -295,14 +295,14 @@ impl<'a> MaskWriter<'a> {
     }
 }
 
-/// Sets the bits of tokens that are given by rank. If most of a tree's tokens are allowed, all of
-/// its bits are set, and the others are then cleared.
+/// Sets the bits of tokens that are given by rank. If most of a tree's tokens are allowed, the bits
+/// of all its tokens are set first, and those of the other tokens are then cleared.
 fn add_ranked(words: &mut [u64], band: &Band, ranks: &Ranks) {
     for (nodes, has) in band.trees.iter().zip(&band.has) {
         let Range { start, end } = nodes.ranks();
         let held_by = start / 64..end.div_ceil(64);
         let of_tree = &ranks.0[held_by.clone()];
-        // An estimate: the first and last words include a few neighbours of the tree.
+        // An estimate: the first and last words may include a few ranks outside the tree.
         let most = count_bits(of_tree) > (end - start) / 2;
         if most {
             for (word, all) in words.iter_mut().zip(has) {
@@ -403,9 +403,9 @@ impl TreeWalk<'_> {
         Ok(())
     }
 
-    /// Allows the tokens that are short enough, if only their length decides. Returns false
-    /// otherwise. A string with a maximum length has a state for every number of remaining
-    /// characters.
+    /// If the length of a token alone determines whether it is allowed, allows the tokens that are
+    /// short enough and returns true. Otherwise returns false. A string with a maximum length has a
+    /// state for every number of remaining characters.
     fn by_length(&mut self, state: StateId) -> Result<bool, TooMuch> {
         let (nodes, ranks) = (self.nodes, self.nodes.ranks());
         let texts = nodes.summary(ROOT);
@@ -481,7 +481,7 @@ impl TreeWalk<'_> {
         Ok((last, state, depth + n))
     }
 
-    /// Allows the tokens that end at a node within a character, if that may be the end of a token.
+    /// Allows the tokens that end at `node`, which is within a character, if a token may end there.
     fn part_of_character(
         &mut self,
         node: &Node,
@@ -496,8 +496,8 @@ impl TreeWalk<'_> {
         Ok(())
     }
 
-    /// Allows all tokens at `node` and below it, up to the rank `end`, or none of them. Returns
-    /// false, and allows none, if only a visit of the nodes can decide.
+    /// Decides whether all tokens at `node` and below it, up to the rank `end`, are allowed, or
+    /// none of them. Returns false, and allows none, if the nodes must be visited to find out.
     #[inline]
     fn whole(&mut self, node: usize, end: usize, state: StateId) -> Result<bool, TooMuch> {
         /// The minimum number of tokens for which new facts are computed.
@@ -573,7 +573,7 @@ impl TreeWalk<'_> {
         Ok(())
     }
 
-    /// Allows the tokens strictly below `node`, except the token of this rank.
+    /// Allows the tokens strictly below `node`, except the token with the rank `rank`.
     fn all_below_but(
         &mut self,
         node: &Node,

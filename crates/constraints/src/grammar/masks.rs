@@ -13,7 +13,7 @@ use crate::grammar::utf8::Partial;
 
 /// The key of a mask: the state, and the unfinished character at the end of the text.
 pub type MaskKey = (Identity, Partial);
-/// The key of a band's allowed tokens: the number of the band, and the state.
+/// The key of a band's allowed tokens: the index of the band, and the state.
 pub type PartKey = (usize, Identity);
 
 /// The allowed tokens of a band, and the cost of finding them.
@@ -21,7 +21,7 @@ pub type PartKey = (usize, Identity);
 pub struct Part {
     /// The allowed tokens.
     pub ranks: Ranks,
-    /// An upper bound on the steps of finding them with empty tables.
+    /// An upper bound on the number of steps that finding them takes with empty tables.
     pub cost: u64,
 }
 

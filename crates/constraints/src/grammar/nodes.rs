@@ -25,7 +25,7 @@ pub fn char_bit(code_point: u32) -> CharSet {
     1 << label(code_point)
 }
 
-/// Returns the number of a code point's bit.
+/// Returns the index of a code point's bit.
 fn label(code_point: u32) -> u8 {
     if code_point < 0x80 {
         code_point as u8
@@ -34,7 +34,7 @@ fn label(code_point: u32) -> u8 {
     }
 }
 
-/// The number of the root node, which has no byte.
+/// The index of the root node, which has no byte.
 pub const ROOT: usize = 0;
 
 /// The character, or part of a character, that a node's byte completes.
@@ -188,7 +188,7 @@ impl Node {
         }
     }
 
-    /// Returns the numbers of the node's children.
+    /// Returns the indices of the node's children.
     #[inline]
     pub fn children(&self) -> Range<usize> {
         let first = self.first_child as usize;
@@ -206,7 +206,7 @@ impl Node {
 #[derive(Debug, Default)]
 pub struct Nodes {
     all: Vec<Node>,
-    /// For each node, the number of its [`char_bit`]; 0 also for parts of characters.
+    /// For each node, the index of its [`char_bit`]; 0 also for parts of characters.
     labels: Vec<u8>,
     /// For each node, the maximum number of characters that follow it in a text, or [`HIGH`].
     heights: Vec<u8>,
@@ -214,8 +214,8 @@ pub struct Nodes {
     /// same ASCII character, and with consecutive numbers.
     chains: Vec<u8>,
     /// If each text has a control character: for each node, the kinds of the characters below it
-    /// that precede the first control character, or all kinds if the node comes after it. Otherwise
-    /// empty.
+    /// that precede the first control character, or all kinds if the path to the node contains one.
+    /// Otherwise empty.
     before_controls: Vec<Kinds>,
     first_rank: usize,
     end: usize,
@@ -264,7 +264,7 @@ impl Nodes {
 
     fn link(&mut self, texts: &Sorted<'_>) {
         self.add(Step::Complete(0), 0);
-        // Nodes, each with its depth in bytes and the ranks at it and below.
+        // Nodes, each with its depth in bytes and the ranks at and below it.
         let mut pending = vec![(ROOT, 0, 0..texts.len())];
         while let Some((node, depth, mut ranks)) = pending.pop() {
             while !ranks.is_empty() && texts.byte(ranks.start, depth).is_none() {
@@ -401,7 +401,7 @@ impl Nodes {
         self.end
     }
 
-    /// Returns a node by its number.
+    /// Returns the node with the index `node`.
     #[inline]
     pub fn at(&self, node: usize) -> &Node {
         &self.all[node]

@@ -5,7 +5,7 @@
 //! greedy ones, and groups are ignored.
 //!
 //! ```text
-//! elements(hir, before, after):       before, after: what stands at the ends of the text
+//! elements(hir, before, after):       before, after: what may precede and follow `hir`
 //!   no anchor in it, text goes on     "anything" elements(hir) "anything"
 //!   an anchor at its own end          nothing: the text begins, or ends, there
 //!   an anchor elsewhere               refused
@@ -101,8 +101,8 @@ pub fn parse_within(pattern: &str, classes_left: &mut usize) -> Result<Hir, Refu
     parse_with(pattern, classes_left, false)
 }
 
-/// Reads one of several patterns as [`parse_within`] does. `ignores_case` treats it as if it began
-/// with `(?i)`.
+/// Reads one of several patterns as [`parse_within`] does. With `ignores_case`, the pattern is read
+/// as if it began with `(?i)`.
 pub fn parse_with(
     pattern: &str,
     classes_left: &mut usize,
@@ -151,7 +151,8 @@ fn too_deep() -> Refused {
     ))
 }
 
-/// Counts classes, since a short class such as `\w` may have many ranges.
+/// Counts the classes such as `\w`, the ranges, and the nested brackets in a pattern. They are
+/// limited in number because a class with a short name may have many ranges.
 #[derive(Default)]
 struct Classes(usize);
 
@@ -197,7 +198,7 @@ pub fn elements(
 /// The text that may precede or follow a part of a pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
-    /// Nothing: the part is at the end of the whole text.
+    /// Nothing: the whole text begins or ends there.
     Here,
     /// Any text up to the end of the whole text. The part itself adds the elements for it, unless
     /// one of its anchors forbids that.
@@ -319,7 +320,7 @@ impl Lowering<'_> {
         let (mut min, mut max) = (min, max);
         let properties = sub.properties();
         if properties.maximum_len() == Some(0) {
-            // It matches only the empty text, so once is as good as any number of times.
+            // The item matches only the empty text, so once is as good as any number of times.
             (min, max) = (min.min(1), Some(max.map_or(1, |max| max.min(1))));
         }
         if max == Some(0) {

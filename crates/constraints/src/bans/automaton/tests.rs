@@ -12,7 +12,7 @@ use crate::bans::order::Order;
 use crate::bans::tests::{Random, text, vocabulary};
 use crate::token::Token;
 
-/// Searches for banned texts in the whole text.
+/// A search for banned texts in the whole text.
 enum Search {
     Bytes(Vec<Vec<u8>>),
     Folded(Vec<Regex>),

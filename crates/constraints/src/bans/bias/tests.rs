@@ -18,7 +18,7 @@ struct Unit {
 /// Splits texts into units.
 struct Units {
     folds: bool,
-    /// Each character with the first of those that the crate `regex` considers equal.
+    /// Each character with the first that equals it in the crate `regex` when case is ignored.
     classes: Vec<(char, char)>,
 }
 
@@ -81,8 +81,8 @@ fn are_equal(a: &[Unit], b: &[Unit]) -> bool {
         .eq(b.iter().map(|unit| unit.class))
 }
 
-/// Returns the share of `wanted` that matches at the end of `text`, if it began before `from`; 1 if
-/// all of it ends after `from`.
+/// Returns the largest share of `wanted` that matches at the end of `text` and begins before
+/// `from`. Returns 1 if a match of all of `wanted` ends after `from`.
 fn share(wanted: &[Unit], text: &[Unit], from: usize) -> f64 {
     let is_new = |end: usize| text.get(end).is_none_or(|next| next.start > from);
     let mut windows = text.windows(wanted.len()).enumerate();
@@ -98,7 +98,8 @@ fn share(wanted: &[Unit], text: &[Unit], from: usize) -> f64 {
     longest as f64 / wanted.len() as f64
 }
 
-/// Compares one random run. Returns the number of tokens with a part of the bias, and with all.
+/// Compares one random run. Returns the number of tokens with a part of the bias, and of those with
+/// all of it.
 fn compare(random: &mut Random, folds: bool) -> (usize, usize) {
     // With only two different characters, a suffix of a text is often a prefix of another text.
     let few = [2, 3, 5, 12][random.below(4)];
@@ -168,7 +169,7 @@ fn biases_without_case_are_their_definition() {
     compare_many(2, true);
 }
 
-/// Lists beyond the room for those that are kept are found again, with the same result.
+/// Checks that lists beyond the limit on kept lists are found again, with the same result.
 #[test]
 fn lists_that_are_not_kept_are_the_same() {
     let mut random = Random(Lcg(3));

@@ -25,8 +25,8 @@ fn characters_of_one_case_folding_are_equal() {
     assert_eq!(folded('ı'), 'ı');
 }
 
-/// If std's lower case of a character is a single character, both are in one class: a second
-/// oracle, whose tables are not those of `regex-syntax`.
+/// Checks that a character and its lower case in std, if that is one character, are in the same
+/// class. std has its own tables, so it is an independent oracle.
 #[test]
 fn folding_agrees_with_the_cases_of_std() {
     let mut differ = 0;

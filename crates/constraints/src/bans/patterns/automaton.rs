@@ -28,8 +28,8 @@ enum Before {
 
 const BEFORES: [Before; 3] = [Before::Nothing, Before::EndOfLine, Before::Other];
 
-/// The instructions of a state, without the first ones of the patterns, which belong to every
-/// state.
+/// The instructions of a state, without the first instructions of the patterns, which belong to
+/// every state.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Place {
     before: Before,
@@ -127,8 +127,8 @@ impl Automaton {
     }
 }
 
-/// Returns the class of each byte, and their number. Bytes that no instruction distinguishes are of
-/// one class, and each class is a range.
+/// Returns the class of each byte, and the number of classes. A class is a range of bytes that no
+/// instruction distinguishes.
 fn classes(program: &Program) -> ([u8; 256], usize) {
     let mut begins = [false; 257];
     // The end of a line is a class of its own.
@@ -159,7 +159,8 @@ struct Making<'a> {
     line: Option<u8>,
     /// For each of [`BEFORES`], the instructions with which patterns can begin there, ascending.
     entries: [Vec<Address>; 3],
-    /// For each of [`BEFORES`] and each class, the instructions after those of `entries`.
+    /// For each of [`BEFORES`] and each class, the instructions that are reached from `entries` by
+    /// a byte of the class.
     after_entries: [Vec<Vec<Address>>; 3],
     places: Vec<Place>,
     numbers: Map<Place, State>,
@@ -217,7 +218,7 @@ impl<'a> Making<'a> {
         Ok(making)
     }
 
-    /// Returns the context after a byte of this class.
+    /// Returns the context of the position after a byte of `class`.
     fn before(&self, class: u8) -> Before {
         match self.line == Some(class) {
             true => Before::EndOfLine,
@@ -253,8 +254,8 @@ impl<'a> Making<'a> {
         Ok(by_class)
     }
 
-    /// Adds the epsilon closure of an instruction, except the instructions that the current closure
-    /// has already reached.
+    /// Adds the epsilon closure of `from` to `found`, except the instructions that the current
+    /// closure has already reached.
     fn close(
         &mut self,
         from: Address,

@@ -2,15 +2,14 @@
 //! must not match anywhere in a text.
 //!
 //! - `program`: the patterns as instructions of an NFA over bytes;
-//! - `automaton`: their DFA, with a bounded number of states, made once;
+//! - `automaton`: the DFA of these instructions, all of whose states are constructed in advance;
 //! - `tree`: the sorted texts of a vocabulary as a tree of common prefixes.
 //!
 //! A walk through that tree finds the tokens that complete a match from a state. It reads a common
 //! prefix of several tokens once. After most bytes, no match that began before the token is still
-//! possible: the state is then the one that would be reached if none had begun. A match can then
-//! only lie within the token, and tokens that contain a match are already known. So the walk skips
-//! all tokens with that prefix. The result is kept for each state that a text has reached, up to a
-//! limit in bytes.
+//! possible. The state is then the same as if no match had begun. A match can then only lie within
+//! the token, and tokens that contain a match are already known. So the walk skips all tokens with
+//! that prefix. The result is kept for each state that a text has reached, up to a limit in bytes.
 
 // In bounds: tokens, ranks and states are positions in arrays that never change.
 
@@ -44,7 +43,7 @@ pub struct Patterns {
     automaton: Automaton,
     /// The tokens that contain a match, ascending.
     whole: Vec<Token>,
-    /// The bitmap of all other tokens of the vocabulary.
+    /// The bitmap of the tokens that contain no match.
     others: Vec<u64>,
     tree: Tree,
     /// For each state, the ranks of the tokens in `others` that complete a match, once they are
@@ -54,8 +53,9 @@ pub struct Patterns {
 }
 
 impl Patterns {
-    /// Returns the bans of these patterns, in the syntax of the crate `regex`, for the vocabulary
-    /// of `order`, which is not folded. `ignores_case` treats each as if it began with `(?i)`.
+    /// Returns the bans of the patterns `texts`, in the syntax of the crate `regex`, for the
+    /// vocabulary of `order`, which must not be folded. With `ignores_case`, each pattern is read
+    /// as if it began with `(?i)`.
     ///
     /// # Errors
     /// Returns a message for the caller if a pattern is malformed or contains something that cannot

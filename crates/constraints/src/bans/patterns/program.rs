@@ -28,7 +28,7 @@ pub(super) enum Inst {
     Begin { of_line: bool, next: Address },
     /// A match ends here.
     Match,
-    /// Matches nothing.
+    /// Never matches.
     Fail,
 }
 
@@ -53,8 +53,8 @@ const MATCH: Address = 0;
 const FAIL: Address = 1;
 
 impl Program {
-    /// Returns the program of these patterns, in the syntax of the crate `regex`. `ignores_case`
-    /// treats each as if it began with `(?i)`.
+    /// Returns the program of the patterns `texts`, in the syntax of the crate `regex`. With
+    /// `ignores_case`, each pattern is read as if it began with `(?i)`.
     ///
     /// # Errors
     /// Returns a message for the caller, which names the pattern, if a pattern cannot be banned.
@@ -161,7 +161,7 @@ impl Program {
         next: Address,
     ) -> Result<Address, String> {
         if sub.properties().maximum_len() == Some(0) {
-            // It matches only the empty text, so once is as good as any number of times.
+            // The item matches only the empty text, so once is as good as any number of times.
             (min, max) = (min.min(1), Some(max.map_or(1, |max| max.min(1))));
         }
         let mut first = next;
@@ -228,8 +228,8 @@ impl Program {
     }
 }
 
-/// True if the expression matches the empty text wherever its anchors hold. The parser does not
-/// know the minimum length of an expression with a part that cannot match, such as `[a&&b]`.
+/// True if the expression matches the empty text wherever its anchors hold. `regex-syntax` reports
+/// no minimum length for an expression with a part that cannot match, such as `[a&&b]`.
 fn matches_empty(hir: &Hir) -> bool {
     match hir.kind() {
         HirKind::Empty | HirKind::Look(_) => true,

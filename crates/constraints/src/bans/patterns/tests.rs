@@ -53,8 +53,8 @@ fn pattern(random: &mut Random, depth: usize) -> String {
     text
 }
 
-/// Returns the tokens that a cursor bans. Checks that it gives the same answer for each token as
-/// for all.
+/// Returns the tokens that a cursor bans. Checks that the cursor's answers for single tokens are
+/// the same as for all tokens together.
 fn banned(cursor: &Cursor, patterns: &Patterns, n: usize) -> Vec<bool> {
     let mut named = vec![false; n];
     let mut name = |token: Token| named[token as usize] = true;
@@ -230,7 +230,8 @@ fn with_long_texts(random: &mut Random) -> Vocabulary {
     Vocabulary(texts)
 }
 
-/// The first of the later texts that does not begin with the given bytes is found from every text.
+/// Checks that, from every text and each of its long enough prefixes, the walk goes on to the first
+/// later text that does not begin with the prefix.
 #[test]
 fn a_walk_leaves_out_the_texts_that_begin_alike() {
     let mut random = Random(Lcg(7));
@@ -313,7 +314,7 @@ fn what_cannot_be_banned_is_refused_by_name() {
     empty += &"){1000000}".repeat(40);
     let deep = made(&[&(empty + "a")]);
     assert!(deep.is_ok(), "{:?}", deep.err());
-    // Whether or not it is refused, it does not take long.
+    // This may be refused or not, but must not take long.
     drop(made(&["([a&&b]{1000000}){1000000}c"]));
     // A pattern without a match bans nothing.
     let (_, patterns) = made(&["[a&&b]"]).expect("it can be banned");

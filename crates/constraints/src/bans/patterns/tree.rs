@@ -30,7 +30,7 @@ impl Tree {
         self.common[rank as usize].into()
     }
 
-    /// Returns the first later rank whose text may not begin with the first `n` bytes of the text
+    /// Returns the first later rank whose text might not begin with the first `n` bytes of the text
     /// of `rank`. `n` must be larger than `common(rank)`.
     pub(super) fn after(&self, rank: u32, n: usize) -> u32 {
         let mut after = match n - self.common(rank) {

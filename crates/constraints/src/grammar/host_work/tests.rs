@@ -1,4 +1,4 @@
-//! Tests for which texts llama.cpp's constructor is called.
+//! Tests which texts llama.cpp's constructor is called for.
 
 use crate::grammar::parser::{Repetitions, parse};
 

@@ -1,8 +1,10 @@
 //! Parses GBNF, llama.cpp's notation for grammars, into rules.
 //!
-//! The parser accepts and refuses the same texts as llama.cpp, and numbers the rules of repetitions
-//! as llama.cpp does (see the table in `docs/grammar.md`). Open groups are on an explicit stack, so
-//! only memory limits the nesting.
+//! With [`Repetitions::AsLlamaCpp`], the parser accepts the same texts as llama.cpp, within the
+//! [limits](crate::grammar::limits) and except those on which llama.cpp hangs or reads out of
+//! bounds (see the table in `docs/grammar.md`). It numbers the rules that llama.cpp generates for
+//! repetitions as llama.cpp does. Open groups are on an explicit stack, so deep nesting cannot
+//! overflow the thread's stack.
 
 mod found;
 mod items;
@@ -31,7 +33,7 @@ use crate::token::Token;
 pub struct ParseError {
     /// The line, counted from 1; 0 if the error has no position.
     pub line: usize,
-    /// The character in that line, counted from 1.
+    /// The character in that line, counted from 1; 0 if the error has no position.
     pub column: usize,
     /// A description of the fault, or of what was expected.
     pub what: String,
@@ -130,8 +132,8 @@ pub fn unlinked(
     })
 }
 
-/// Reads a text with `what`, first with llama.cpp's limit on repetitions. If that limit refuses the
-/// text and `repetitions` allows more, reads the text again with the larger limit.
+/// Reads a text by calling `what`, first with llama.cpp's limit on repetitions. If that limit
+/// refuses the text and `repetitions` allows more, reads the text again with the larger limit.
 fn read<T>(
     text: &[u8],
     repetitions: Repetitions,
@@ -239,9 +241,10 @@ struct Frame {
     elements: Vec<Element>,
     /// The index of the item that a repetition would apply to.
     item_start: usize,
-    /// The number of rules that llama.cpp would make of the item.
+    /// The number of rules that llama.cpp counts for the item (its `n_prev_rules`), at least 1. It
+    /// serves only the limit on repetitions.
     item_rules: u64,
-    /// The number of rules that llama.cpp would have numbered before the group.
+    /// The value of `n_numbers` when the group was opened.
     numbers_before: u64,
     /// The offset at which the group was opened.
     opened_at: usize,
@@ -249,7 +252,7 @@ struct Frame {
 
 /// The name of a rule.
 struct Symbol {
-    /// The rule of that name; for a rule made from a group or a repetition, the named rule that
+    /// The rule of that name; for a rule generated for a group or a repetition, the named rule that
     /// contains it.
     named: u32,
     /// The number that llama.cpp gives to the rule, which is part of the names of generated rules.
@@ -258,8 +261,8 @@ struct Symbol {
     at: usize,
 }
 
-/// The numbers of the rules that llama.cpp makes from a counted repetition: one for each optional
-/// round, each containing the previous rule, or a single rule if the rounds are unbounded.
+/// The numbers of the rules that llama.cpp generates for a counted repetition: one for each
+/// optional round, each containing the previous rule, or a single rule if the rounds are unbounded.
 struct Skipped {
     numbers: Range<u64>,
     repeat: u32,
@@ -276,12 +279,12 @@ struct Parser<'a> {
     /// The rules that the text names.
     names: HashMap<&'a [u8], u32>,
     symbols: Vec<Symbol>,
-    /// The number of rules that llama.cpp would have made so far.
+    /// The number of rules that llama.cpp would have numbered so far.
     n_numbers: u64,
     /// One more than the largest number of a rule that llama.cpp would have defined so far. A rule
     /// with a smaller number that remains undefined is an error.
     defined_before: u64,
-    /// The numbers of the rules that llama.cpp makes from counted repetitions.
+    /// The numbers of the rules that llama.cpp generates for counted repetitions.
     skipped: Vec<Skipped>,
     /// The elements of each rule; `None` until it is defined.
     rules: Vec<Option<Vec<Element>>>,
@@ -388,8 +391,8 @@ impl<'a> Parser<'a> {
         Fault {
             at: self.symbols.get(rule as usize).map(|symbol| symbol.at),
             what: format!("rule '{name}' may begin with itself (left recursion)"),
-            // llama.cpp searches for left recursion by recursion from rule to rule, and visits a
-            // rule again on every path to it.
+            // llama.cpp searches for left recursion recursively, and visits a rule again on every
+            // path to it.
             is_trap: self.n_numbers > DEEP as u64 || !host_check_ends(written, MOST_CHECKED),
             is_of_number: false,
         }
@@ -406,8 +409,8 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Returns the rule named `root`. Rules made from groups and repetitions have names, too: the
-    /// name of the containing rule, an underscore, and a number.
+    /// Returns the rule named `root`. Rules generated for groups and repetitions have names, too:
+    /// the name of the containing rule, an underscore, and a number.
     fn root(&mut self, root: &[u8]) -> Parsed<u32> {
         let found = match self.names.get(root) {
             Some(&rule) => Some(rule),
@@ -526,7 +529,7 @@ impl<'a> Parser<'a> {
         symbol.map_or(rule, |symbol| symbol.named)
     }
 
-    /// Skips `n` numbers, for the rules that llama.cpp makes from a repetition in `rule`.
+    /// Skips `n` numbers, for the rules that llama.cpp generates for a repetition in `rule`.
     fn skip(&mut self, rule: u32, repeat: u32, n: u64) {
         let numbers = self.n_numbers..self.n_numbers + n;
         self.n_numbers = numbers.end;

@@ -1,9 +1,9 @@
 //! Reads the repetitions `*`, `+`, `?` and `{m,n}` after an item.
 //!
 //! llama.cpp expands a repetition to the item, as often as it is required, and a rule for each
-//! optional round. This parser also turns `*`, `+`, `?` and equal repetitions in braces into such
-//! rules. It stores all other repetitions as counts, in an [`Element::Repeat`]. The numbers that
-//! llama.cpp would give to its rules for these are skipped, since the names of later generated
+//! optional round. This parser also turns `*`, `+`, `?` and equivalent repetitions in braces into
+//! such rules. It stores all other repetitions as counts, in an [`Element::Repeat`]. The numbers
+//! that llama.cpp would give to its rules for these are skipped, since the names of later generated
 //! rules continue the same numbering.
 //!
 //! llama.cpp limits the expansion. A stored count has the same cost whatever its size, so a text
@@ -62,7 +62,7 @@ impl Parser<'_> {
         Ok((min, max.filter(|&max| max <= most)))
     }
 
-    /// Repeats the last item `min` to `max` times, or without bound.
+    /// Repeats the last item `min` to `max` times, or at least `min` times if `max` is `None`.
     pub(super) fn repeat(
         &mut self,
         frame: &mut Frame,
@@ -81,7 +81,7 @@ impl Parser<'_> {
             return too_many(at, format!("{what} {MAX_HOST_REPETITIONS} rules"));
         }
         if max.is_some_and(|max| max < min) {
-            // llama.cpp would make rules until memory runs out.
+            // llama.cpp would generate rules until memory runs out.
             return Err(Fault {
                 at: Some(at),
                 is_trap: true,
@@ -111,8 +111,8 @@ impl Parser<'_> {
             }
             _ => {
                 let number = self.repeats.len() as u32;
-                // llama.cpp makes one rule of unbounded rounds, and otherwise one for each optional
-                // round.
+                // llama.cpp generates one rule for unbounded rounds, and otherwise one for each
+                // optional round.
                 self.skip(
                     rule,
                     number,

@@ -30,7 +30,7 @@ pub type Edge = (u32, u32, u32);
 pub struct State {
     /// True if a text may end in this state.
     pub accepts: bool,
-    /// The edges, ascending and disjoint. No text continues with any other character.
+    /// The edges, ascending and disjoint. No accepted text continues with any other character.
     pub edges: Vec<Edge>,
 }
 
@@ -68,8 +68,8 @@ pub struct Dfa {
     pub states: Vec<State>,
 }
 
-/// Builds the automaton of all states that are reachable from `start`. `edges` returns the edges of
-/// a state, ascending.
+/// Builds the automaton of all states that are reachable from `start`. `edges` appends the edges of
+/// a state to an empty list, ascending.
 pub fn explore<S: Clone + Eq + Hash>(
     work: &Work,
     start: S,
@@ -132,7 +132,7 @@ impl Dfa {
         }
     }
 
-    /// Returns the automaton of these texts: a trie in which all leaves are one state.
+    /// Returns the automaton of `texts`: a trie in which all leaves are one state.
     pub fn of_texts<'a>(texts: impl IntoIterator<Item = &'a str>) -> Result<Self, TooLarge> {
         // Sorted by characters, so that the last edge of a state is the current one.
         let mut texts: Vec<&str> = texts.into_iter().collect();
@@ -292,7 +292,7 @@ impl Dfa {
         (n_done == n).then(|| lengths.into_iter().max().unwrap_or(0))
     }
 
-    /// Returns the length of the shortest text in characters.
+    /// Returns the length of the shortest text in characters; 0 if the automaton accepts no text.
     pub fn shortest(&self) -> u64 {
         let mut seen = vec![false; self.states.len()];
         let mut level = vec![0_usize];
@@ -354,8 +354,8 @@ impl Dfa {
         Self { states }
     }
 
-    /// Returns the smallest automaton that accepts the same texts, or this one if finding it would
-    /// take too long.
+    /// Returns the smallest automaton that accepts the same texts. Returns the
+    /// [trimmed](Self::trimmed) automaton if finding the smallest would take too long.
     pub fn minimized(self, work: &Work) -> Self {
         const FEW: usize = 1 << 11;
         const MOST_ROUNDS: usize = 64;

@@ -20,7 +20,7 @@ impl Decimal {
         Self::of(false, Vec::new(), 0)
     }
 
-    /// Returns the number of digits.
+    /// Returns the number of significant digits.
     pub fn n_digits(&self) -> usize {
         self.digits.len()
     }
@@ -90,7 +90,7 @@ impl Decimal {
         }
     }
 
-    /// Returns the digits before the point, at least one, and those after it.
+    /// Returns the digits before the decimal point, at least one, and those after it.
     pub fn parts(&self) -> (Vec<u8>, Vec<u8>) {
         let point = self.digits.len() as i64 + self.scale;
         let digit = |at: i64| usize::try_from(at).ok().and_then(|at| self.digits.get(at));

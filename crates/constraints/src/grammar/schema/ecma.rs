@@ -2,7 +2,7 @@
 //!
 //! The syntax is that of ECMA-262 with its Annex B. Only the characters of `\p{...}` come from
 //! `regex-syntax`, whose syntax differs. Look-around, back references and word boundaries are not
-//! supported. A pattern with one of them is refused, by a message that names it.
+//! supported. A pattern with one of these is refused, with a message that names it.
 
 // In bounds: numbers of nodes are positions in a list that only grows.
 
@@ -30,8 +30,8 @@ enum Part {
     Times(Box<Part>, u32, Option<u32>),
 }
 
-/// Returns the automaton of the texts that contain a match of a pattern, or the reason why it
-/// cannot be made.
+/// Returns the automaton of the texts that contain a match of a pattern, or the reason why the
+/// automaton cannot be built.
 pub fn found_in(pattern: &str, work: &Work) -> Result<Dfa, String> {
     let characters: Vec<char> = pattern.chars().collect();
     let mut reader = Reader {
@@ -455,18 +455,18 @@ fn one(character: char) -> Part {
 struct Node {
     /// The nodes that epsilon transitions lead to.
     free: Vec<u32>,
-    /// The nodes that follow at the beginning of the text.
+    /// The targets of the epsilon transitions that are taken only at the beginning of the text.
     at_start: Vec<u32>,
-    /// The nodes that follow at the end of the text.
+    /// The targets of the epsilon transitions that are taken only at the end of the text.
     at_end: Vec<u32>,
-    /// A set of characters, and the node that follows one of these.
+    /// A set of characters, and the target of the transition on each of them.
     class: Option<(Vec<Span>, u32)>,
 }
 
 #[derive(Debug, Default)]
 struct Nodes {
     all: Vec<Node>,
-    /// Scratch: one mark per node, all false between calls.
+    /// Scratch memory: one mark per node, all false between calls.
     seen: RefCell<Vec<bool>>,
 }
 
@@ -569,7 +569,8 @@ impl Nodes {
     }
 
     fn automaton(&self, start: u32, end: u32, work: &Work) -> Result<Dfa, ()> {
-        // Only nodes with successors matter, and the end, which accepts any rest.
+        // Only two kinds of nodes matter: those with a class or a transition at the end of the
+        // text, and the node `end`, which accepts any rest.
         let settled = |from: &[u32], at_start: bool| {
             let mut reached = self.reached(from, at_start, false);
             if reached.contains(&end) {

@@ -5,8 +5,8 @@
 //! - `keywords`: the values that each keyword allows; [`shape`][]: sets of values by types, with
 //!   intersections and differences.
 //! - [`ecma`][], [`formats`][], `numbers`: each build an [`automaton`] of texts.
-//! - [`emit`][]: turns values into rules, through [`output`]; [`names`][]: those of property names
-//!   that an object does not list; [`productive`][]: removes rules that match no text.
+//! - [`emit`][]: turns values into rules, through [`output`]; [`names`][]: the rules of property
+//!   names that an object does not list; [`productive`][]: removes rules that match no text.
 //! - `llama_cpp`: compiles a schema as llama.cpp's own converter does.
 //!
 //! A keyword that cannot be enforced is refused, by name and location. See `docs/json-schema.md`.
@@ -44,8 +44,8 @@ use crate::grammar::schema::refusal::Answer;
 use crate::grammar::schema::shape::Compiler;
 use crate::grammar::schema::work::Work;
 
-/// Returns the rules of a schema, not yet linked, and the keywords that were left out, as the
-/// options permit.
+/// Returns the rules of a schema, not yet linked, and the keywords that were left out because the
+/// options permit it.
 pub fn written(schema: &[u8], options: Options) -> Answer<(Written, Vec<Refusal>)> {
     written_within(schema, options, Rc::default())
 }
