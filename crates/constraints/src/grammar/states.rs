@@ -1,9 +1,9 @@
 //! The states of a grammar. A state is a set of stacks. Equal sets are interned as one state.
 //!
 //! A stack holds the elements still to come, its top first. All stacks of a state are stored
-//! together, as a graph-structured stack: an *edge* is a sequence, and the number of the state with
-//! the stacks below it. Equal sets of stacks thus have one number, whatever text led to them. If a
-//! grammar derives a text in a thousand ways, it has one state for it, not a thousand stacks.
+//! together, as a graph-structured stack: an *edge* is a sequence, and the id of the state with the
+//! stacks below it. Equal sets of stacks thus have one id, whatever text led to them. If a grammar
+//! derives a text in a thousand ways, it has one state for it, not a thousand stacks.
 //!
 //! A state is *open* if a top is a reference to a rule or a counted repetition, and *closed* if all
 //! tops are characters or tokens. Texts are matched in closed states. The states below a top are
@@ -39,7 +39,7 @@ use crate::token::Token;
 
 pub use budget::TooMuch;
 
-/// The number of a state.
+/// The id of a state.
 pub type StateId = u32;
 
 /// The dead state, which has no stacks: nothing more is allowed.
@@ -104,7 +104,7 @@ pub struct States {
     unions: Map<(StateId, StateId), Found>,
     /// The closed state of each open state.
     closed: Map<StateId, Found>,
-    /// The states that were imported from other tables, by their numbers in those tables.
+    /// The states that were imported from other tables, by their ids in those tables.
     imported: Map<StateId, Found>,
     /// For each state a row of next states, by group of characters. Empty if there are too many
     /// groups.
@@ -195,7 +195,7 @@ impl States {
         self.budget.keep(bytes);
     }
 
-    /// Interns a set of stacks and returns its number. The edges must ascend.
+    /// Interns a set of stacks and returns its id. The edges must ascend.
     fn numbered(&mut self, grammar: &Compiled, may_end: bool, edges: &[Edge]) -> StateId {
         let members = edges.iter().map(|&edge| self.member(grammar, edge));
         let identity = Identity::of(may_end, members);
@@ -301,7 +301,8 @@ impl States {
         self.on_account(state, |states| states.new_step(grammar, state, group))
     }
 
-    /// Returns the state that [`step`](Self::step) has returned before, looked up in a row.
+    /// Returns the state that [`step`](Self::step) has returned before for `group`, given the
+    /// result of [`row`](Self::row); `None` if the state is not known.
     #[inline]
     pub fn known_step(&self, row: usize, group: u32) -> Option<StateId> {
         if self.transitions.is_empty() {
@@ -311,7 +312,7 @@ impl States {
         (next != UNKNOWN).then_some(next)
     }
 
-    /// Returns the offset of a state's row.
+    /// Returns the offset of a state's row, or the state itself if there are no rows.
     pub fn row(&mut self, grammar: &Compiled, state: StateId) -> Result<usize, TooMuch> {
         self.touch(grammar, state)?;
         let row = self.facts[state as usize].row;

@@ -14,8 +14,8 @@ fn compiled(pattern: &str, extent: Extent) -> Result<Option<Compiled>, Refused> 
     Ok(Some(Compiled::new(builder.rules(whole)?, tree([]))))
 }
 
-/// True if a text matches the grammar. Fails if a prefix of it leads to a dead state, given the
-/// characters of `alphabet`.
+/// True if a text matches the grammar. Fails if a prefix of the text leads to a dead end: a state
+/// in which the text may not end, and which accepts no character of `alphabet`.
 fn follows(
     states: &mut States,
     compiled: &Compiled,

@@ -1,5 +1,5 @@
-//! Turns values into rules. Each expression gets one rule, made at its first reference, so that
-//! recursive schemas terminate.
+//! Turns sets of values into rules. Each expression gets one rule, which is declared at the first
+//! reference to it, so that compiling a recursive schema terminates.
 
 // In bounds: indices of members and elements are smaller than the number of these.
 
@@ -20,28 +20,29 @@ use crate::grammar::schema::shape::{
     ANY, Arrays, Compiler, ExprId, LangId, NEVER, Numbers, Objects, Rest, Scalar, Shape, Strings,
 };
 
-/// The most properties of an object whose properties may come in any order: each set of properties
-/// already present is a state.
+/// The maximum number of properties of an object whose properties may come in any order, if each
+/// set of properties already present is a state.
 const MOST_IN_ANY_ORDER: usize = 10;
-/// The most different values for the elements of an array that must be unique.
+/// The maximum number of different values of the elements of an array whose elements must be
+/// unique.
 const MOST_UNIQUE: usize = 10;
-/// The most unnamed members that one object may require.
+/// The maximum number of unnamed members that one object may require.
 const MOST_WITNESSES: usize = 3;
-/// The most states of the members of one object, or the elements of one array.
+/// The maximum number of states of the members of one object, or of the elements of one array.
 const MOST_STATES: u64 = 1 << 16;
 
 /// Writes a grammar.
 pub struct Emitter {
     /// The schema.
     pub compiler: Compiler,
-    /// True if the grammar may have no unordered lists.
+    /// True if the grammar must not have unordered lists.
     as_text: bool,
     output: Output,
     other_names: OtherNames,
     rules: Map<ExprId, u32>,
     to_do: Vec<(ExprId, u32)>,
     space: Sequence,
-    /// The rules of unrestricted numbers, and of unrestricted integers.
+    /// The elements for unrestricted numbers, and for unrestricted integers.
     free_numbers: [Option<Sequence>; 2],
 }
 
@@ -58,8 +59,9 @@ struct Members {
     named: Vec<Member>,
     /// The elements of any other member, if one is allowed.
     other: Option<Sequence>,
-    /// The elements of other members, by two sets of witnesses, those that came before and those
-    /// that the member is now. A repeated name keeps the values of its witness.
+    /// The elements of other members, by two sets of witnesses: those found before the member, and
+    /// those that the member itself is. Once a witness has been found, a member with one of its
+    /// names must have its value, since a text may repeat a name.
     others: HashMap<(u64, u64), Sequence>,
     /// The witnesses: required members that may have any of several names, given by these names and
     /// the value.
@@ -85,7 +87,7 @@ struct SoFar {
 struct Behind {
     /// The next member, without a comma before it, and everything after it.
     more: Option<Sequence>,
-    /// The rest if a member came before, from the comma on, if there are already elements for it.
+    /// The rest after a member, from the comma on, if there are already elements for it.
     tail: Option<Sequence>,
     /// True if the object may end here.
     may_end: bool,
@@ -147,7 +149,7 @@ impl Emitter {
         Ok((written, emitter.compiler.left_out))
     }
 
-    /// Returns the rule of an expression's values.
+    /// Returns a reference to the rule of an expression's values.
     fn value(&mut self, expr: ExprId) -> Answer<Element> {
         if let Some(&rule) = self.rules.get(&expr) {
             return Ok(Element::Rule(rule));
@@ -301,7 +303,7 @@ impl Emitter {
         Ok(vec![self.output.quoted(content)?])
     }
 
-    /// Returns the content of strings; an error if its automaton is too large.
+    /// Returns the elements for the content of strings. Fails if the automaton is too large.
     fn content(&mut self, strings: &Strings) -> Result<Answer<Sequence>, ()> {
         if strings.langs.is_empty() && strings.except.is_empty() {
             return Ok(self.output.any_content(strings.min, strings.max));
@@ -425,7 +427,7 @@ impl Emitter {
             Some(most) => n_first.min(usize::try_from(most).unwrap_or(usize::MAX)),
             None => n_first,
         };
-        // The elements after the first ones.
+        // The bounds on the number of elements after those of `prefix`.
         let (min, max) = (
             arrays.min.saturating_sub(n as u64),
             most.map(|most| most.saturating_sub(n as u64)),
@@ -465,8 +467,9 @@ impl Emitter {
         Ok(behind)
     }
 
-    /// Returns the elements of an array that must contain given numbers of elements of some kinds;
-    /// `None` if that needs too many states.
+    /// Returns the grammar's elements for the content of an array that must contain given numbers
+    /// of elements of some kinds; `None` if that needs too many states, or there are more than four
+    /// kinds.
     fn containing(&mut self, arrays: &Arrays) -> Answer<Option<Sequence>> {
         let first = arrays.prefix.len() as u64;
         // At least one, since the first element differs from the others: it has no comma before it.
@@ -581,8 +584,8 @@ impl Emitter {
         Ok((seen.len() <= MOST_UNIQUE).then_some(seen))
     }
 
-    /// Returns the elements of an array in which no two may be equal; `None` if a grammar cannot
-    /// ensure that.
+    /// Returns the grammar's elements for the content of an array whose elements must be unique;
+    /// `None` if a grammar cannot ensure that.
     fn unique(&mut self, arrays: &Arrays) -> Answer<Option<Sequence>> {
         if !arrays.contains.is_empty() {
             return Ok(None);
@@ -679,7 +682,8 @@ impl Emitter {
         let mut all = Vec::new();
         let content = self.in_order(&members, at)?;
         all.push(self.enclosed(['{', '}'], content)?);
-        // Alternatively, the required properties come first, in the order of the schema's list.
+        // Alternatively, the required properties come first, in the order of the schema's
+        // `required`.
         let required = objects.required.iter().enumerate();
         let places: HashMap<&Rc<str>, usize> = required.map(|(at, name)| (name, at)).collect();
         let place = |member: &Member| places.get(&member.name).copied();
@@ -696,7 +700,7 @@ impl Emitter {
         Ok(all)
     }
 
-    /// Returns the members of an object; `None` if a required one is impossible.
+    /// Returns the members of an object; `None` if a required member is impossible.
     fn members(&mut self, objects: &Objects, at: JsonId) -> Answer<Option<Members>> {
         let mut all: Vec<Member> = Vec::new();
         let required: HashSet<&Rc<str>> = objects.required.iter().collect();
@@ -822,7 +826,8 @@ impl Emitter {
         }))
     }
 
-    /// Returns a member with a name that the object does not name.
+    /// Returns a member with a name that the object does not list; `None` if no such member is
+    /// possible.
     fn other_member(
         &mut self,
         objects: &Objects,
@@ -1013,10 +1018,10 @@ impl Emitter {
             let name = self.output.content(&member.name)?;
             written.push(self.member(name, member.value)?);
         }
-        // The rest of the object after the last named member, then after the one before, and so on.
-        // If the number of members so far matters, it is indexed by that.
+        // The rests of the object after the last named member, then after the last but one, and so
+        // on. If the number of members so far matters, the rests are indexed by it.
         let n_states = if counts { n + 1 } else { 1 };
-        // The fewest members before a named one: the required ones.
+        // The minimum number of members before the current named member: that of the required ones.
         let mut least = members.named.iter().filter(|one| one.is_required).count();
         let states = |least: usize, most: usize| if counts { least..=most } else { 0..=0 };
         let mut behind: Vec<Behind> = vec![Behind::default(); n_states];

@@ -39,7 +39,7 @@ pub struct Format {
     pub outer: Option<Shared>,
 }
 
-/// Returns the automata of a format, which are made once per process; `None` for a format that is
+/// Returns the automata of a format, which are built once per process; `None` for a format that is
 /// not enforced.
 pub fn automata_of(format: &str) -> Option<Result<Format, String>> {
     static KNOWN: [OnceLock<Result<Format, String>>; ENFORCED.len()] =
@@ -103,7 +103,7 @@ fn pattern_of(format: &str) -> Option<(String, Option<u64>)> {
 }
 
 /// Returns a pattern that is found in every valid text of a format; `None` if [`pattern_of`]
-/// matches all valid texts.
+/// matches all valid texts. The comments name the valid texts that [`pattern_of`] leaves out.
 fn outer_pattern_of(format: &str) -> Option<&'static str> {
     Some(match format {
         // Leap seconds, lowercase letters, and any number of digits after the point.
@@ -233,7 +233,8 @@ fn template() -> String {
     format!("(?:{literal}|\\{{[+#./;?&]?{name}(?:,{name})*\\}})*")
 }
 
-/// Returns a pattern of ECMA-262's regular expressions, with groups nested up to this depth.
+/// Returns a pattern that matches the regular expressions of ECMA-262 whose groups are nested at
+/// most `depth` deep.
 fn regex(depth: usize) -> String {
     let ranges = "a-[b-z]|A-[B-Z]|0-[1-9]|1-[2-9]";
     let escape = "\\\\(?:[dDwWsStnrfv^$\\\\.*+?()\\[\\]{}|/]|x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4})";

@@ -19,7 +19,8 @@ use crate::grammar::schema::shape::{
 };
 use crate::quoted::quoted;
 
-/// The keywords whose objects' members are put in the order of the text.
+/// The keywords that can add named members to the objects of a schema. If a schema has several of
+/// them, the members are put in the order of the keywords in the text.
 const NARROWING: [&str; 6] = [
     "$ref",
     "$dynamicRef",
@@ -92,7 +93,7 @@ impl Compiler {
         ))
     }
 
-    /// Returns the shape that has only the value at this position of the text.
+    /// Returns the shape that contains only the value `id` of the text.
     pub(super) fn shape_of_value(&mut self, id: JsonId) -> Shape {
         match self.document.get(id).clone() {
             Json::Null => shape_of_scalar(&Scalar::Null),
@@ -133,7 +134,7 @@ impl Compiler {
         }
     }
 
-    /// Returns the value of a keyword; `None` if it is absent, or the draft does not have it.
+    /// Returns the value of a keyword; `None` if the keyword is absent, or if the draft ignores it.
     fn member(&self, at: JsonId, keyword: &str) -> Option<JsonId> {
         self.references.keyword(&self.document, at, keyword)
     }
@@ -200,7 +201,7 @@ impl Compiler {
         self.checked(at, keyword, id).map(Some)
     }
 
-    /// Returns the schema at this position; refuses any other value.
+    /// Returns the expression of the schema `id`. Refuses a value that is not a schema.
     fn checked(&mut self, at: JsonId, keyword: &str, id: JsonId) -> Answer<ExprId> {
         match self.document.get(id) {
             Json::Bool(_) | Json::Object(_) => Ok(self.schema(id)),
@@ -246,7 +247,7 @@ impl Compiler {
         }
     }
 
-    /// Returns the shape of the schema at this position of the text.
+    /// Returns the shape of the schema `at`.
     pub(super) fn shape_of_schema(&mut self, at: JsonId) -> Answer<Shape> {
         match self.document.get(at) {
             Json::Bool(true) => return Ok(Shape::any()),
@@ -727,8 +728,8 @@ impl Compiler {
     }
 
     /// Puts the members of objects in the order of the keywords that they come from, if several
-    /// keywords of the schema have narrowed the shape. These are evaluated in another order than
-    /// that of the text.
+    /// keywords of the schema have narrowed the shape. The keywords are not evaluated in the order
+    /// of the text.
     fn put_in_order(&mut self, at: JsonId, shape: &mut Shape) {
         let first = self.sources.iter().position(|source| source.at == at);
         let sources = self.sources.split_off(first.unwrap_or(self.sources.len()));
@@ -901,8 +902,8 @@ impl Compiler {
             .map(Some)
     }
 
-    /// Returns the values of `shape` that are in `condition` and in the first alternative, or in
-    /// the second but not in `condition`.
+    /// Returns the values of `shape` that are in `condition` and `then`, or in `otherwise` but not
+    /// in `condition`. A missing alternative allows every value.
     fn either(
         &mut self,
         at: JsonId,

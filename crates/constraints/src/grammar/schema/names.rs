@@ -34,11 +34,12 @@ type Child = (u32, u32);
 /// The rules of unlisted names.
 #[derive(Debug, Default)]
 pub struct OtherNames {
-    /// The rules of nodes with one child, by the child, and by true if the node ends a name.
+    /// The rules of nodes with one child. The keys are true if the node ends a name, and the child.
     with_one: Map<(bool, Child), Option<u32>>,
     /// The rules of other nodes.
     with_several: Map<(bool, Vec<Child>), Option<u32>>,
-    /// The classes of unescaped characters except those of a set with a bit for each.
+    /// The classes of unescaped characters except some ASCII characters, by the set of these, with
+    /// a bit for each.
     unescaped: Map<u128, Element>,
     /// The spellings of characters that are not in [`UNESCAPED`].
     rare: Option<Spellings>,
@@ -51,7 +52,7 @@ struct Node {
     /// The character that leads to the node.
     code_point: u32,
     ends_name: bool,
-    /// The node's last child, and its previous sibling; 0 if there is none.
+    /// The node's last child, and the node's previous sibling; 0 if there is none.
     last_child: u32,
     previous: u32,
 }
@@ -129,7 +130,7 @@ impl OtherNames {
             }
         };
         if let Some(known) = *known {
-            // Counted again, since a mask follows all names, shared or not.
+            // Counted again, since a mask needs a walk through all names, shared or not.
             output.count(3 * children.len() + 8)?;
             return Ok(known);
         }

@@ -19,7 +19,7 @@ struct Limit {
 struct Multiple {
     /// The divisor as a whole number of units.
     units: u64,
-    /// The number of digits after the point in a unit.
+    /// The number of digits after the decimal point in a unit, which is 10^-`places`.
     places: usize,
     is_wanted: bool,
 }
@@ -70,7 +70,7 @@ fn positive(min: &Bound, max: &Bound) -> Limits {
     Some((lower.map(limit), upper.map(limit)))
 }
 
-/// Returns the limits of the negative numbers, which exclude zero, since it has no sign.
+/// Returns the limits of the negative numbers. They exclude zero, which is written without a sign.
 fn negative(min: &Bound, max: &Bound) -> Limits {
     let upper = min.clone();
     if upper.as_ref().is_some_and(|(min, _)| !min.is_negative()) {
@@ -328,7 +328,7 @@ pub(super) fn integers_between(min: u64, max: u64, work: &Work) -> Result<Dfa, T
 }
 
 impl Compiler {
-    /// Returns the automaton of the texts, without exponents, of some numbers.
+    /// Returns the automaton of the texts of `numbers`, without exponents.
     pub fn automaton_of_numbers(&mut self, numbers: &Numbers) -> Result<Shared, TooLarge> {
         if let Some(dfa) = self.number_automata.get(numbers) {
             return Ok(Arc::clone(dfa));
@@ -358,7 +358,8 @@ impl Compiler {
         Ok(dfa)
     }
 
-    /// Returns the texts of the numbers that `numbers` lists one by one.
+    /// Returns the texts of the numbers that `numbers` lists one by one, except those that its
+    /// other fields exclude.
     pub fn texts_of_numbers(&mut self, numbers: &Numbers) -> Result<Vec<String>, TooLarge> {
         let all = Numbers {
             only: None,

@@ -27,7 +27,8 @@ pub struct Output {
     elements: Sequence,
     /// A scratch buffer for the characters of one class.
     spans: Vec<Span>,
-    /// The spellings of each ASCII character alone; none if they are not known yet.
+    /// The spellings of each ASCII character alone; empty spellings if they have not been built
+    /// yet.
     ascii: Vec<Spellings>,
     /// The element for one of some escape letters, by a set with a bit for each.
     letters: Map<u8, Element>,
@@ -41,10 +42,10 @@ pub struct Output {
     all_high: Option<Element>,
     spellings: Map<Vec<Span>, Spellings>,
     characters: Map<Vec<Span>, Element>,
-    /// The rules of unbounded repetitions, by what is repeated.
+    /// The rules of unbounded repetitions, by the repeated sequence.
     loops: Map<Sequence, Element>,
-    /// The rules of automata, by the address of the automaton and true for strings. The automata
-    /// are kept alive, so that no other gets the same address.
+    /// The rules of automata, by the address of the automaton, and true for the content of a
+    /// string. The automata are kept alive, so that no other automaton gets the same address.
     automata: Map<(usize, bool), (Element, Shared)>,
 }
 
@@ -199,12 +200,12 @@ impl Output {
         numbered(self.classes.number(class))
     }
 
-    /// Returns an element that matches nothing.
+    /// Returns an element that never matches.
     pub fn nothing(&mut self) -> Answer<Element> {
         self.class(&[])
     }
 
-    /// Returns a rule to be defined later.
+    /// Declares a rule that is defined later. Returns its number.
     pub fn reserve(&mut self) -> u32 {
         self.written.rules.declare()
     }
@@ -234,14 +235,14 @@ impl Output {
         Ok(())
     }
 
-    /// Returns a rule with these alternatives.
+    /// Returns a reference to a new rule with these alternatives.
     pub fn rule(&mut self, alternatives: Vec<Sequence>) -> Answer<Element> {
         let rule = self.reserve();
         self.define(rule, alternatives)?;
         Ok(Element::Rule(rule))
     }
 
-    /// Returns a repeated sequence.
+    /// Returns `item` repeated `min` to `max` times, or at least `min` times if `max` is `None`.
     pub fn times(&mut self, item: Sequence, min: u64, max: Option<u64>) -> Answer<Sequence> {
         if max.is_some_and(|max| max < min) {
             return Ok(vec![self.nothing()?]);
@@ -373,7 +374,8 @@ impl Output {
         Ok(spellings)
     }
 
-    /// Returns the element after a backslash that matches one of these characters.
+    /// Returns the element that, after a backslash, matches the rest of an escape of one of these
+    /// characters.
     fn escape(&mut self, spans: &[Span]) -> Answer<Element> {
         let unit = self.one('u')?;
         let zero = self.one('0')?;
@@ -409,8 +411,8 @@ impl Output {
         Ok(Element::Rule(rule))
     }
 
-    /// Returns at most two elements for the last two hexadecimal digits of those characters that
-    /// are below [`HIGH`]; none if there are no such characters.
+    /// Returns at most two elements for the last two hexadecimal digits of the characters of
+    /// `spans` below [`HIGH`]; none if there are no such characters.
     fn low(&mut self, spans: &[Span]) -> Answer<[Option<Element>; 2]> {
         // For each second-to-last digit, the set of last digits.
         let mut last = [0_u16; 16];
@@ -656,7 +658,8 @@ fn pairs(spans: &[Span]) -> BTreeMap<Span, Vec<Span>> {
         .collect()
 }
 
-/// Returns the same characters as ascending spans that do not touch, with surrogates.
+/// Returns the characters of `spans`, including surrogates, as ascending spans that neither overlap
+/// nor are adjacent.
 fn merged(mut spans: Vec<Span>) -> Vec<Span> {
     spans.sort_unstable();
     let mut merged: Vec<Span> = Vec::new();

@@ -53,7 +53,7 @@ impl Productive {
             n_rules,
             n_repeats,
         };
-        // Most rules refer to later ones, and most of the others to earlier ones.
+        // Most rules refer to later ones, and most of the remaining rules to earlier ones.
         let mut to_do: Vec<usize> = (0..n).collect();
         for _ in 0..ROUNDS {
             to_do.reverse();
@@ -103,7 +103,7 @@ impl Productive {
     }
 
     /// Marks the rule, repetition or unordered list at `place`, and returns true, if it matches a
-    /// text by the marks so far.
+    /// text according to the marks so far.
     fn find(&mut self, written: &Written, place: usize) -> bool {
         let lead_on = |elements: &Vec<Element>| {
             let mut elements = elements.iter();

@@ -15,7 +15,7 @@ use crate::grammar::schema::decimal::Decimal;
 use crate::grammar::schema::refusal::{Answer, Refusal};
 use crate::quoted::quoted;
 
-/// The number of a value.
+/// The id of a value.
 pub type JsonId = u32;
 
 /// The names and values of an object, in the order of the text.
@@ -32,9 +32,9 @@ pub enum Json {
     Number(Decimal, Rc<str>),
     /// A string.
     String(Rc<str>),
-    /// The elements.
+    /// The elements of an array.
     Array(Rc<[JsonId]>),
-    /// The members, in the order of the text.
+    /// The members of an object, in the order of the text.
     Object(Members),
 }
 
@@ -388,8 +388,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Returns the characters up to the next one that ends the string, begins an escape, or is not
-    /// allowed in a string.
+    /// Reads the characters up to the next one that ends the string, begins an escape, or is not
+    /// allowed in a string. Returns them.
     fn plain(&mut self) -> &'a str {
         let rest: &'a str = self.text.get(self.at..).unwrap_or_default();
         let is_plain = |byte: &u8| !matches!(byte, b'"' | b'\\' | 0..0x20);

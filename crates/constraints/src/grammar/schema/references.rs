@@ -27,11 +27,11 @@ pub enum Draft {
 pub struct References {
     /// The draft that the text declares, or the default.
     pub draft: Draft,
-    /// True if the text declares a draft.
+    /// True if the text declares a particular draft.
     pub is_said: bool,
     /// The base URI of each schema that was seen.
     bases: Map<JsonId, String>,
-    /// The schema of each identifier; `None` if several schemas have the same one.
+    /// The schema of each identifier; `None` if several schemas have that identifier.
     resources: HashMap<String, Option<JsonId>>,
     /// The schema of each anchor, by base URI and name.
     anchors: HashMap<(String, String), JsonId>,
@@ -95,7 +95,7 @@ impl References {
         !self.is_said || (first..=last).contains(&self.draft)
     }
 
-    /// True if the text declares a draft before this one.
+    /// True if the text declares a draft earlier than `draft`.
     pub fn are_before(&self, draft: Draft) -> bool {
         self.is_said && self.draft < draft
     }
@@ -250,7 +250,8 @@ impl References {
         found.ok_or_else(|| format!("\"{}\" leads nowhere", quoted(reference)))
     }
 
-    /// Returns the target of a dynamic reference, if it does not depend on the path to it.
+    /// Returns the target of a dynamic reference. Fails if the target depends on the path of
+    /// references that leads to `from`.
     pub fn dynamic_target(
         &self,
         document: &Document,
@@ -267,7 +268,8 @@ impl References {
         }
     }
 
-    /// Returns the target of `$recursiveRef`, if it does not depend on the path to it.
+    /// Returns the target of `$recursiveRef`. Fails if the target may depend on the path of
+    /// references that leads to `from`.
     pub fn recursive_target(&self, document: &Document, from: JsonId) -> Result<JsonId, String> {
         match self.has_recursive_anchor {
             false => self.target(document, from, "#"),

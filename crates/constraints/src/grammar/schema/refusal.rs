@@ -1,4 +1,4 @@
-//! The refusal of a schema, and the options for compiling one.
+//! The refusal of a schema, and the options for compiling a schema.
 
 use std::fmt;
 

@@ -2,7 +2,7 @@
 //!
 //! A [`Shape`] has a union for each type: of numbers between bounds, of strings in languages, and
 //! of arrays and objects, whose elements and members are in turn [`Expr`]s. `allOf` thus becomes an
-//! intersection, `not` becomes a difference, and a recursive reference becomes the number of an
+//! intersection, `not` becomes a difference, and a recursive reference becomes the id of an
 //! expression.
 
 use std::hash::Hash;
@@ -20,14 +20,14 @@ use crate::grammar::schema::references::References;
 use crate::grammar::schema::refusal::{Answer, Options, Refusal};
 use crate::grammar::schema::work::{TooLarge, Work};
 
-/// The maximum number of alternatives that a new one is compared with. It is dropped if one of them
-/// contains it.
+/// The maximum number of alternatives with which a new alternative is compared. The new alternative
+/// is dropped if one of them contains it.
 const MOST_COMPARED: usize = 48;
 
-/// The number of an expression.
+/// The id of an expression.
 pub type ExprId = u32;
 
-/// A set of values: a schema, or a combination of them.
+/// A set of values: a schema, or a combination of schemas.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Expr {
     /// Every value.
@@ -46,9 +46,9 @@ pub enum Expr {
     Minus(ExprId, ExprId),
 }
 
-/// The number of [`Expr::Any`].
+/// The id of [`Expr::Any`].
 pub const ANY: ExprId = 0;
-/// The number of [`Expr::Never`].
+/// The id of [`Expr::Never`].
 pub const NEVER: ExprId = 1;
 
 /// A value that is neither an array nor an object.
@@ -64,7 +64,7 @@ pub enum Scalar {
     String(Rc<str>),
 }
 
-/// The number of a language, which is a set of strings.
+/// The id of a language, which is a set of strings.
 pub type LangId = u32;
 
 /// A set of values, by their types.
@@ -86,13 +86,13 @@ pub struct Shape {
     pub objects: Vec<Objects>,
 }
 
-/// A bound, and true if it is exclusive.
+/// A bound, if there is one, and true if it is exclusive.
 pub type Bound = Option<(Decimal, bool)>;
 
 /// A set of numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Numbers {
-    /// True for only integers, false for only numbers with a fraction.
+    /// True for only integers, false for only numbers with a fraction, `None` for both.
     pub integer: Option<bool>,
     /// The lower bound.
     pub min: Bound,
@@ -108,8 +108,8 @@ pub struct Numbers {
     pub except: Vec<Decimal>,
 }
 
-/// Returns the steps of combining two lists of these lengths: each is copied, and searched for
-/// every element of the other.
+/// Returns the number of steps for combining two lists of these lengths: each is copied, and
+/// searched for every element of the other list.
 fn cost(a: usize, b: usize) -> usize {
     4 + 2 * (a + b) + a * b / 2
 }
@@ -176,7 +176,7 @@ pub struct Arrays {
     pub min: u64,
     /// The maximum number of elements.
     pub max: Option<u64>,
-    /// The elements that must be contained.
+    /// Bounds on the numbers of elements of some kinds.
     pub contains: Vec<Contains>,
     /// The schema that requires unique elements, if one does.
     pub unique: Option<JsonId>,
@@ -202,10 +202,10 @@ impl Default for Arrays {
     }
 }
 
-/// The unnamed members of an object.
+/// A constraint on the unnamed members of an object, whose names are not in [`Objects::named`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Rest {
-    /// The schemas of members whose names are in a language.
+    /// Languages, each with the schema of the members whose names are in the language.
     pub patterns: Vec<(LangId, ExprId)>,
     /// The schema of all other unnamed members.
     pub others: ExprId,
@@ -216,7 +216,7 @@ pub struct Rest {
 pub struct Witness {
     /// The possible names of the member.
     pub names: Strings,
-    /// The schema of its value.
+    /// The schema of the member's value.
     pub value: ExprId,
 }
 
@@ -330,8 +330,8 @@ pub struct Compiler {
     /// For each expression that was examined, `None` if it has no value, or else the number of
     /// levels that were searched without finding that it has none.
     empty: Map<ExprId, Option<usize>>,
-    /// The names of members that keywords next to each other allow, of all schemas whose shapes are
-    /// being computed.
+    /// The names of members that several keywords of one schema allow, for all schemas whose shapes
+    /// are being computed.
     pub sources: Vec<Source>,
     /// The automata of strings that were built so far.
     string_automata: HashMap<Strings, Shared>,
@@ -348,8 +348,8 @@ pub struct Compiler {
 pub struct Source {
     /// The schema.
     pub at: JsonId,
-    /// The place of the keyword among the keywords of the schema, and of the name among those of
-    /// the keyword.
+    /// The place of the keyword among the keywords of the schema, and of the name among the names
+    /// that the keyword allows.
     pub place: (usize, usize),
     /// The name.
     pub name: Rc<str>,
@@ -409,7 +409,7 @@ fn lists<T: Clone + Eq + Hash>(a: &Option<Vec<T>>, b: &Option<Vec<T>>) -> Option
 }
 
 impl Compiler {
-    /// Returns a compiler for a text.
+    /// Returns a compiler for the schema `document`.
     pub fn new(
         document: Document,
         references: References,
@@ -454,7 +454,7 @@ impl Compiler {
         number
     }
 
-    /// Returns the expression with this number.
+    /// Returns the expression with the id `id`.
     pub fn expr(&self, id: ExprId) -> &Expr {
         self.exprs.get(id as usize).unwrap_or(&Expr::Any)
     }
@@ -518,7 +518,8 @@ impl Compiler {
         self.number(Expr::Minus(expr, without))
     }
 
-    /// Returns the number of the language with this name, which `make` builds the first time.
+    /// Returns the id of the language named `name`. `make` builds the language if it does not exist
+    /// yet.
     pub fn lang(
         &mut self,
         name: String,
@@ -533,14 +534,14 @@ impl Compiler {
         Ok(number)
     }
 
-    /// Returns a language.
+    /// Returns the automaton of a language.
     pub fn lang_of(&self, id: LangId) -> Shared {
         let lang = self.langs.get(id as usize).map(Arc::clone);
         lang.unwrap_or_else(|| Arc::new(Dfa::all()))
     }
 
-    /// Returns a language with all texts that a language represents. This is the language itself,
-    /// unless it is the language of a format that lacks some valid texts.
+    /// Returns the automaton of a language's outer language. This is the language itself, unless it
+    /// is the language of a format and lacks some valid texts.
     pub fn outer_lang_of(&self, id: LangId) -> Shared {
         let outer = self.outer_langs.get(&id).map(Arc::clone);
         outer.unwrap_or_else(|| self.lang_of(id))
@@ -552,7 +553,7 @@ impl Compiler {
         langs.any(|(lang, _)| self.outer_langs.contains_key(lang))
     }
 
-    /// Returns the number of the language that consists of `names`.
+    /// Returns the id of the language that consists of `names`.
     pub fn lang_of_names(&mut self, names: &Strings) -> Result<LangId, TooLarge> {
         let dfa = self.automaton_of_strings(names)?;
         // The automaton is kept, so its address identifies it.
@@ -724,7 +725,7 @@ impl Compiler {
         }
     }
 
-    /// Returns the values of an unnamed member with this name.
+    /// Returns the values that `objects` allows for the member `name`, which it does not list.
     pub fn unnamed(&mut self, objects: &Objects, name: &str) -> ExprId {
         let mut all = Vec::new();
         for rest in &objects.rests {
@@ -741,7 +742,8 @@ impl Compiler {
         self.all_of(all)
     }
 
-    /// Returns the values of the member with this name, whether or not the object names it.
+    /// Returns the values that `objects` allows for the member `name`, whether or not it lists that
+    /// name.
     pub fn of_name(&mut self, objects: &Objects, name: &str) -> ExprId {
         match objects.named(name) {
             Some(expr) => expr,
@@ -1204,8 +1206,8 @@ impl Compiler {
             .all(|value| self.is_empty_within(value, levels))
     }
 
-    /// Returns the automaton of a set of strings. It accepts only strings of the set, but not those
-    /// that only an outer language contains.
+    /// Returns an automaton that accepts only strings of a set. Where a format's language and its
+    /// outer language differ, it may lack strings of the set.
     pub fn automaton_of_strings(&mut self, strings: &Strings) -> Result<Shared, TooLarge> {
         self.known_automaton(strings, false)
     }
@@ -1255,7 +1257,7 @@ impl Compiler {
         }
     }
 
-    /// Makes the automaton of a set of strings. If `outer` is set, it requires outer languages and
+    /// Builds the automaton of a set of strings. If `outer` is set, it requires outer languages and
     /// excludes the languages themselves. Otherwise it requires the languages themselves and
     /// excludes outer languages.
     fn made_automaton(&self, strings: &Strings, outer: bool) -> Result<Shared, TooLarge> {
@@ -1324,7 +1326,7 @@ impl Objects {
         never.any(|(name, _)| self.required.contains(name))
     }
 
-    /// Returns the values of a named member; `None` if the object does not name it.
+    /// Returns the values of the member `name`; `None` if the object does not list that name.
     pub fn named(&self, name: &str) -> Option<ExprId> {
         let named = self.named.iter().find(|(other, _)| **other == *name);
         named.map(|&(_, expr)| expr)

@@ -1,4 +1,4 @@
-//! Tests schemas with texts that follow them and texts that do not.
+//! Tests schemas with texts that satisfy them and texts that do not.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -23,7 +23,8 @@ fn compiled(schema: &str, options: Options) -> Result<Compiled, String> {
     Ok(Compiled::new(rules.0, Arc::new(VocabularyTree::default())))
 }
 
-/// Returns true if a text may end; `None` if no accepted text begins with it.
+/// Returns true if the grammar accepts `text`, and false if it accepts only longer texts that begin
+/// with `text`. Returns `None` if no accepted text begins with `text`.
 fn followed(grammar: &Compiled, text: &str) -> Option<bool> {
     let mut states = States::default();
     let mut at = states.initial(grammar).expect("within limits");
@@ -361,7 +362,8 @@ fn an_exponent_that_is_not_read_is_named() {
     assert!(compiled(r#"{"type":"string","default":1e1000}"#, Options::default()).is_ok());
 }
 
-/// Every escape of a character is accepted where the character is, by its UTF-16 code units.
+/// Checks that all escapes of a character, as one or two UTF-16 code units, are accepted wherever
+/// the character is.
 #[test]
 fn escapes_stand_for_their_characters() {
     let class = r"^[ab\u0009\u001f-\u0022\/\u00ff-\u0100\ud7ff\ue000-\uffff\u{10000}\u{103ff}-\u{10400}\u{10bff}-\u{20001}\u{10ffff}]$";
@@ -792,7 +794,8 @@ fn options_change_what_is_allowed() {
         schema,
         "+ {\"c\":1,\"a\":{}}\n+ {\"d\":1,\"c\":1,\"a\":{}}\n- {\"c\":1,\"c\":1}\n- {\"a\":1}",
     );
-    // A number of properties that is not enforced excludes no object that has it.
+    // If the minimum number of properties is not enforced, objects that reach it are still
+    // accepted.
     let any = |options: &mut Options| (options.lenient, options.any_order) = (true, true);
     check_with(
         with(any),
@@ -1044,7 +1047,8 @@ fn members_in_any_order_occur_at_most_once() {
 #[test]
 fn other_names_are_those_that_no_property_has() {
     const CHARACTERS: [char; 9] = ['a', 'b', ' ', '<', '/', '"', '\u{1F}', 'é', '\u{1F600}'];
-    // Those that are escaped only where no name of a property can be meant.
+    // The characters whose escapes are accepted only where the name can no longer be that of a
+    // property.
     let is_plain = |character: char| matches!(character, 'a' | 'b' | ' ');
     let mut rng = Lcg(22);
     let mut below = |n: usize| ((u64::from(rng.bits()) * n as u64) >> 32) as usize;
@@ -1171,7 +1175,7 @@ fn decimals_compare_as_numbers_do() {
     }
 }
 
-/// Converts a value to one of `serde_json`.
+/// Converts a value to a value of `serde_json`.
 fn as_serde(document: &Document, id: JsonId) -> serde_json::Value {
     match document.get(id) {
         Json::Null => serde_json::Value::Null,

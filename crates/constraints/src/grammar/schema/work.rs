@@ -8,7 +8,8 @@ use crate::grammar::limits::MAX_SCHEMA_STEPS;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooLarge;
 
-/// The steps left for one schema. Each takes some ten nanoseconds, or ten allocated bytes.
+/// The steps left for one schema. A step is about ten nanoseconds of work, or about ten allocated
+/// bytes.
 #[derive(Debug)]
 pub struct Work(Cell<usize>);
 

@@ -14,7 +14,7 @@ pub enum Number {
     Float(f64),
 }
 
-/// Reads the text of a number; `None` if it exceeds 64 bits.
+/// Reads the text of a number; `None` if the value overflows a 64-bit float.
 pub fn number(text: &str) -> Option<Number> {
     let has_fraction = text.contains(['.', 'e', 'E']);
     if let (false, Ok(integer)) = (has_fraction, text.parse::<i128>())
@@ -26,7 +26,7 @@ pub fn number(text: &str) -> Option<Number> {
     float.is_finite().then_some(Number::Float(float))
 }
 
-/// Returns the text of a value; `None` if a number in it exceeds 64 bits.
+/// Returns the text of a value; `None` if a number in it overflows a 64-bit float.
 pub fn text_of(document: &Document, id: JsonId) -> Option<String> {
     let mut text = String::new();
     write_value(&mut text, document, id)?;

@@ -28,8 +28,8 @@ use crate::grammar::schema::reader::{Document, JsonId};
 use crate::grammar::schema::refusal::{Answer, Refusal};
 use crate::grammar::schema::work::Work;
 
-/// Returns the rules that llama.cpp's converter makes of a schema, and the patterns for which it
-/// accepts any string.
+/// Returns the rules that llama.cpp's converter generates for a schema, and the patterns for which
+/// it accepts any string.
 pub fn rules_of(document: &Document, work: Rc<Work>) -> Answer<(Written, Vec<Refusal>)> {
     let nodes = node::Nodes::read(document, &work)?;
     writer::Writer::new(document, nodes, work).written()

@@ -7,7 +7,7 @@ use llama_sieve_kernels::random::{HashMap, HashSet};
 /// The name of a rule.
 pub type Name = Rc<str>;
 
-/// The names of the fixed rules, each with those that it refers to.
+/// The names of the fixed rules, each with the names of the rules that it refers to.
 pub const PRIMITIVES: [(&str, &[&str]); 18] = [
     ("boolean", &[]),
     ("decimal-part", &[]),
@@ -44,13 +44,13 @@ pub struct Names {
 }
 
 impl Names {
-    /// True if there is a rule with this name.
+    /// True if a rule named `name` has been written.
     pub fn has(&self, name: &str) -> bool {
         let rule = self.rules.get(name);
         rule.is_some_and(|rule| self.written.contains(rule))
     }
 
-    /// Returns the rule `root`.
+    /// Returns the number of the rule named `root`, if it was mentioned.
     pub fn root(&self) -> Option<u32> {
         self.rules.get("root").copied()
     }

@@ -1,4 +1,4 @@
-//! Reads the keywords of a schema that llama.cpp's converter uses, by its precedence.
+//! Reads the keywords of a schema that llama.cpp's converter uses, in its order of precedence.
 //!
 //! Only the first of these that is present counts: `$ref`; `oneOf`; `anyOf`; a list of types, each
 //! an alternative; `const`; `enum`; the keywords of the type. Without a type, the first of these
@@ -18,7 +18,7 @@ use crate::grammar::schema::refusal::Answer;
 use crate::grammar::schema::work::Work;
 use crate::quoted::quoted;
 
-/// The number of a node.
+/// The id of a node.
 pub type NodeId = u32;
 
 /// The part of a schema that llama.cpp's converter uses.
@@ -453,7 +453,7 @@ impl Reading<'_> {
         Ok(Node::Integer(min, max))
     }
 
-    /// Reads a bound, rounds it by `rounded`, and adds `by`.
+    /// Reads a bound, rounds it with `rounded`, and adds `by`.
     fn bound(
         &self,
         schema: Schema,
@@ -469,8 +469,8 @@ impl Reading<'_> {
         };
         let whole = match bound {
             Some(Number::Integer(integer)) => i64::try_from(integer).ok(),
-            // Both ends of the range are exact as floats: the smallest 64-bit integer, and the one
-            // after the largest.
+            // Both ends of the range are exact as floats: the smallest 64-bit integer, and the
+            // largest plus 1.
             Some(Number::Float(float))
                 if (-2_f64.powi(63)..2_f64.powi(63)).contains(&rounded(float)) =>
             {

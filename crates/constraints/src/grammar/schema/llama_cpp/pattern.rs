@@ -1,11 +1,11 @@
 //! Reads regular expressions as llama.cpp's converter does: between `^` and `$`, with alternatives,
 //! groups, counts, classes and dots. They describe the content of a string without escapes.
 //!
-//! If a pattern contains an unknown construct, llama.cpp's converter accepts any string in its
-//! place. It copies all other constructs into its grammar piece by piece, so a repetition may apply
-//! to something other than in the pattern: to all characters up to an escape, or, after `{0}`, to
-//! the item before that. The pieces are therefore read first, and then combined as a parser of the
-//! grammar would combine them.
+//! If a pattern contains an unknown construct, llama.cpp's converter accepts any string in place of
+//! the pattern. It copies any other pattern into its grammar piece by piece. A repetition in the
+//! grammar may therefore not apply to the same item as in the pattern, but to all characters up to
+//! an escape, or, after `{0}`, to the item before that. The pieces are therefore read first, and
+//! then combined as a parser of the grammar would combine them.
 
 // In bounds: offsets in the pattern are at most its length.
 
@@ -72,7 +72,7 @@ const SPECIAL: &str = "|.()[]{}*+?^$";
 /// The characters that a backslash makes literal.
 const ESCAPABLE: &str = "^$.[]()|{}*+?";
 
-/// The maximum nesting depth of groups that llama.cpp's converter follows.
+/// The maximum nesting depth of groups that llama.cpp's converter reads.
 const MOST_GROUPS: usize = 100;
 
 /// A pattern being read, without its `^` and `$`.

@@ -25,7 +25,7 @@ const DECIMAL_PART: &str = "[0-9]{1,16}";
 const ESCAPED: [(u32, u32); 4] = [(0, 0x1F), (0x22, 0x22), (0x5C, 0x5C), (0x7F, 0x7F)];
 
 impl Writer<'_> {
-    /// Returns a reference to the rule with this name, which may be written later.
+    /// Returns a reference to the rule named `name`, which may be written later.
     pub(super) fn rule(&mut self, name: &Name) -> Element {
         if let Some(&rule) = self.names.rules.get(name) {
             return Element::Rule(rule);
@@ -36,7 +36,8 @@ impl Writer<'_> {
         Element::Rule(rule)
     }
 
-    /// Writes a rule with this name, followed by a number if the name is taken. Returns its name.
+    /// Writes a rule named `name`, and returns its name. If a different rule has that name, a
+    /// number is appended to it. An equal rule with that name is reused.
     pub(super) fn named(&mut self, name: &str, alternatives: Vec<Sequence>) -> Answer<Name> {
         const COST: usize = 8;
         let content = alternatives.join(&Element::Alternative);
@@ -59,7 +60,7 @@ impl Writer<'_> {
         Ok(next)
     }
 
-    /// Writes a rule that consists of a reference to another.
+    /// Writes a rule that consists of a reference to another rule.
     pub(super) fn alias(&mut self, name: &str, of: &Name) -> Answer<Name> {
         let rule = self.rule(of);
         self.named(name, vec![vec![rule]])

@@ -204,13 +204,13 @@ impl<'a> Writer<'a> {
         Ok(Some(made))
     }
 
-    /// Returns references to the last `n` rules that were made.
+    /// Removes the last `n` names from `made`. Returns references to their rules.
     fn last(&mut self, n: usize) -> Sequence {
         let parts = self.made.split_off(self.made.len().saturating_sub(n));
         parts.iter().map(|part| self.rule(part)).collect()
     }
 
-    /// Writes the rule of a node, or schedules the steps for it.
+    /// Writes the rule of a node and returns its name, or schedules the steps for it.
     fn node(&mut self, id: NodeId, name: &Name) -> Answer<Option<Name>> {
         keep(&self.work, name.len())?;
         let rule = rule_name(name);
@@ -342,7 +342,7 @@ impl<'a> Writer<'a> {
         self.named(rule, vec![array])
     }
 
-    /// Schedules the rules of an object's members, and then that of the object.
+    /// Schedules the rules of an object's members, and then the rule of the object.
     fn members(
         &mut self,
         id: NodeId,
@@ -547,8 +547,8 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Writes the rule of an object, after those of its members: the required members, then any of
-    /// the others.
+    /// Writes the rule of an object, after the rules of its members: the required members, then any
+    /// of the other members.
     fn object(&mut self, rule: &Name, members: &Members) -> Answer<Name> {
         let n_others = usize::from(members.has_others);
         let made = self.last(members.named.len() + n_others);
@@ -619,7 +619,7 @@ impl<'a> Writer<'a> {
         Ok(vec![self.group(alternatives)?])
     }
 
-    /// Returns a rule without a name. Equal alternatives share one.
+    /// Returns a reference to a rule without a name. Equal alternatives share a rule.
     pub(super) fn group(&mut self, alternatives: Vec<Sequence>) -> Answer<Element> {
         if let Some(&known) = self.groups.get(&alternatives) {
             return Ok(known);
@@ -698,7 +698,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// The characters that follow a common prefix of some names.
+/// A node of a trie of names: the characters that come next after a common prefix.
 #[derive(Default)]
 struct Branches {
     next: BTreeMap<char, usize>,
