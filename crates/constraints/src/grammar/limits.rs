@@ -34,8 +34,9 @@ pub const MAX_MASK_BYTES: usize = 48 << 20;
 /// counted once.
 pub const MAX_STACK: usize = 1 << 15;
 /// The maximum number of bytes of one of a sampler's tables: one for following its text and, if the
-/// grammar has counted repetitions, one for each band of the vocabulary. If the tables on average
-/// exceed this limit, and twice the size of the text's place, they are rebuilt.
+/// grammar has counted repetitions, one for each band of the vocabulary. If the tables exceed this
+/// limit on average, and also twice the size of the states that the text's position needs, they are
+/// rebuilt.
 pub const MAX_STATE_BYTES: usize = 8 << 20;
 /// The maximum number of bytes of idle states that are kept for later samplers of the same grammar.
 pub const MAX_IDLE_BYTES: usize = 4 << 20;

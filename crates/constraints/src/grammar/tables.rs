@@ -182,7 +182,8 @@ impl Tables {
         Ok(writer.done())
     }
 
-    /// Returns the mask of a place, without tokens that are matched only by number.
+    /// Returns the mask of a place, before the tokens that are matched only by id are put in or
+    /// taken out.
     fn gathered<'g>(
         &mut self,
         grammar: &'g Compiled,

@@ -4,15 +4,16 @@
 //! the Aho-Corasick automaton of all begin tags. Each of its states becomes a rule:
 //!
 //! ```text
-//! free(state):    a character after which a tag has begun thus far     free(that state)
+//! free(state):    a character that begins or continues a tag           free(the next state)
 //!                 the last character of a tag                          its span, then free(start)
 //!                 any other character                                  free(start)
 //!                 a begin tag that is one token                        its span, then free(start)
 //!                 nothing, where the text may end
 //! ```
 //!
-//! So a begin tag is never part of free text, whichever tokens spell it. A tag that is a single
-//! token is matched by its number, and that token is never read as characters.
+//! If only one span is allowed, the text ends after it. A begin tag is never part of free text,
+//! whichever tokens spell it. A tag that is a single token is matched by the token's id, and that
+//! token is never read as characters.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
@@ -173,7 +174,7 @@ impl Tags {
             tree,
             of_text: token,
         };
-        // The rule for what follows a span: more free text, or the end.
+        // The rule for what comes after a span: more free text, or the end.
         let after = if self.once {
             None
         } else {
@@ -259,8 +260,9 @@ impl Making<'_> {
                 let items = written.repeats.iter().map(|repeat| &*repeat.item);
                 let is_not = |element: &Element| matches!(element, Element::TokenNot(_));
                 if written.rules.iter().chain(items).flatten().any(is_not) {
-                    // A mask would allow a token within whose text `!<...>` comes next, and such a
-                    // token is then not accepted. llama.cpp's own grammars have this defect, too.
+                    // A mask would allow a token if `!<...>` comes next within the token's text,
+                    // but such a token is then not accepted. llama.cpp's own grammars have this
+                    // defect, too.
                     return Err(
                         "\"grammar\": !<...> is not supported in a tag: say what may \
                                 come instead"
@@ -527,7 +529,7 @@ impl Trie {
         })
     }
 
-    /// Returns a tag that ends at a node below this one.
+    /// Returns a tag that ends at a node below `at`.
     fn below(&self, at: usize) -> Option<usize> {
         let mut at = *self.nodes.get(at)?.next.values().next()?;
         loop {

@@ -183,7 +183,7 @@ fn no_sampler_waits_for_another_one_of_its_grammar() {
     }
 }
 
-/// Tried with every limit, so that the call also fails after some bands were done.
+/// Every limit is tried, so that the call also fails after some bands were done.
 #[test]
 fn of_a_mask_that_takes_too_much_nothing_is_kept() {
     let tree = tree((1..30).map(|length| "ab".repeat(length)));
@@ -315,7 +315,7 @@ fn tokens_of_one_call_have_one_limit() {
     let mut together = new().expect("few steps");
     assert_eq!(together.accept(tokens(10)), Ok(None));
     assert_eq!(together.accept(tokens(1000)), Err(TooMuch));
-    // It does not help that another sampler has followed the same text before.
+    // It does not help that another sampler has read the same text before.
     drop(one_by_one);
     let mut again = new().expect("few steps");
     assert_eq!(again.accept(tokens(1000)), Err(TooMuch));

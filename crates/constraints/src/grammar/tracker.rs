@@ -205,7 +205,8 @@ impl Tracker {
         self.kept.len()
     }
 
-    /// Returns to the `n`th last kept place, and forgets it and those after it.
+    /// Returns to the `n`th last kept place, and drops it and the places after it. Does nothing if
+    /// fewer than `n` places are kept.
     pub fn back(&mut self, n: usize) {
         let Some(at) = self.kept.len().checked_sub(n) else {
             return;
@@ -330,7 +331,7 @@ impl Tracker {
         mask
     }
 
-    /// Describes what may come next.
+    /// Returns a description of what may come next.
     pub fn expected(&self) -> String {
         let Some(tables) = self.tables.as_ref().filter(|tables| !tables.is_changing) else {
             return String::new();

@@ -2,9 +2,9 @@
 //!
 //! Tokens with a well-formed text, which may end within a character, are in [trees](Nodes) for each
 //! band of lengths. For a band, a repetition counts as unbounded if it has more rounds left than
-//! the longest token has characters. The few other tokens are in two lists, and are tested one by
-//! one: tokens that begin within a character, and odd tokens (overlong forms, surrogates, and bytes
-//! that are read as the rest of a character but are not continuation bytes).
+//! the longest token of the band has characters. The few other tokens are in two lists, and are
+//! tested one at a time: tokens that begin within a character, and odd tokens (overlong forms,
+//! surrogates, and bytes that are read as the rest of a character but are not continuation bytes).
 
 // In bounds: tokens and ranks are positions in arrays that never change.
 

@@ -2,8 +2,8 @@
 //!
 //! Nodes are numbered breadth first, beginning with the roots of the descriptors. The children of a
 //! node are therefore contiguous, sorted by token, and end where the children of the next node
-//! begin. A node takes 12 bytes: its token, the number of its first child, and, if a value ends
-//! there, the number of the value's name. One step is a binary search among the children.
+//! begin. A node takes 12 bytes: its token, the index of its first child, and, if a value ends
+//! there, the index of the value's name. One step is a binary search among the children.
 //!
 //! A hash table per node would not be faster: among 200 children, a search takes 8 probes in 800
 //! contiguous bytes.
@@ -14,7 +14,7 @@ use crate::memory::{self, copied, exhausted, push};
 use crate::token::Token;
 use crate::trie::descriptor::{Descriptor, Leaf, Payload};
 
-/// The number of a node.
+/// The index of a node.
 pub type NodeId = u32;
 
 const NO_NAME: u32 = u32::MAX;
@@ -79,7 +79,7 @@ impl Trie {
 
     /// Builds the nodes breadth first: each appends its children after all existing nodes.
     // In bounds: `next` is compared with the length; the ranges of leaves lie in `sorted`, and each
-    // leaf of one has more than `depth` tokens, except the first, which is checked.
+    // leaf of a range has more than `depth` tokens, except the first, which is checked.
     fn grow(&mut self, sorted: &[&Leaf], mut pending: Vec<Pending>) {
         let mut next = 0;
         while next < pending.len() {
@@ -120,7 +120,7 @@ impl Trie {
         0
     }
 
-    /// Returns the root of the first descriptor with this path.
+    /// Returns the root of the first descriptor whose path is `path`.
     pub fn root(&self, path: &str) -> Option<NodeId> {
         let index = self.paths.iter().position(|known| &**known == path)?;
         Some(index as NodeId)

@@ -1,7 +1,7 @@
 //! The state machine of a constrained span: a position in a trie.
 //!
 //! A span begins at the root of a descriptor. It is active until a value is complete or a token is
-//! accepted that may not follow. While it is active, the tokens that may follow are the children of
+//! accepted that is not allowed. While it is active, the tokens that may follow are the children of
 //! the current node. Where one value ends and others continue, the token that the host accepts next
 //! decides.
 //!
@@ -17,7 +17,7 @@ use crate::trie::descriptor::SPAN_LIMIT;
 /// A reason to warn after a token was accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notice {
-    /// The token may not follow, so the constraint becomes idle.
+    /// The token is not allowed, so the constraint becomes idle.
     LeftTrie(Token),
     /// The span was ended, since it reached the limit on its length.
     TooLong,
@@ -48,7 +48,7 @@ impl Cursor {
         }
     }
 
-    /// Begins a span of the descriptor with this path. Returns false if there is no such
+    /// Begins a span of the descriptor whose path is `path`. Returns false if there is no such
     /// descriptor.
     pub fn activate(&mut self, path: &str) -> bool {
         let Some(root) = self.trie.root(path) else {

@@ -202,7 +202,7 @@ impl Default for Arrays {
     }
 }
 
-/// A constraint on the unnamed members of an object, whose names are not in [`Objects::named`].
+/// A constraint on the unnamed members of an object, whose names are not in `Objects::named`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Rest {
     /// Languages, each with the schema of the members whose names are in the language.

@@ -31,7 +31,7 @@ pub(super) struct Facts {
     uniform_walk: u32,
     /// The known steps by characters of `uniform`'s kinds.
     pub(super) run: Run,
-    /// The repetition of a class that one of the tops is part of.
+    /// The repetition in progress that one of the tops belongs to, if there is one.
     rounds: Option<Rounds>,
     /// True if a top is a token.
     has_tokens: bool,
@@ -85,8 +85,8 @@ impl Default for Facts {
 }
 
 impl States {
-    /// Charges for the stored facts of a state, once per walk. It must be called before they are
-    /// used.
+    /// Charges for the stored facts of a state, once per walk, and finds the facts if they are not
+    /// known. Must be called before the facts are used.
     #[inline]
     pub(super) fn touch(&mut self, grammar: &Compiled, state: StateId) -> Result<(), TooMuch> {
         let facts = &mut self.facts[state as usize];
@@ -275,7 +275,7 @@ impl States {
 
     /// Returns the greatest length up to which all texts with the summary `texts` are accepted, if
     /// no longer texts are accepted. Returns `None` if there is no such length, or if finding it
-    /// would take long.
+    /// would take too long.
     pub fn longest_taken(
         &mut self,
         grammar: &Compiled,
@@ -298,9 +298,9 @@ impl States {
         Ok(is_end.then_some(1 + n))
     }
 
-    /// Returns how many characters of these kinds in a row are accepted, at most `most`, and the
-    /// state after them. If there are fewer, that state does not accept all of the kinds alike, or
-    /// has token elements.
+    /// Returns the number of consecutive characters of the kinds `kind` that are accepted, at most
+    /// `most`, and the state after them. If the number is less than `most`, that state does not
+    /// treat all characters of these kinds alike, or has token elements.
     pub fn run(
         &mut self,
         grammar: &Compiled,
@@ -393,7 +393,7 @@ impl States {
                 (false, None) => return,
             };
             if known.steps >= steps {
-                // This also ends a cycle, when it reaches a run that was just stored.
+                // This also ends a cycle, when the loop reaches a run that was just stored.
                 return;
             }
             let walk = self.walk;
@@ -487,8 +487,8 @@ impl States {
         self.budget.check()
     }
 
-    /// Returns the state that all characters beyond ASCII lead to; `None` if they lead to several,
-    /// or are in many groups.
+    /// Returns the state that all characters beyond ASCII lead to; `None` if none of them is
+    /// accepted, if they lead to several states, or if they are in many groups.
     fn beyond_ascii(
         &mut self,
         grammar: &Compiled,

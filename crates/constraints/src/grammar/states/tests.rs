@@ -190,7 +190,7 @@ fn a_state_that_is_imported_has_the_stacks_that_it_had() {
     assert!(compared > 200, "{compared}");
 }
 
-/// Two states lead to each other, so that the run reaches a state where it was just stored.
+/// Two states lead to each other, so that the run reaches a state for which it was just stored.
 #[test]
 fn a_run_in_a_circle_is_no_longer_than_a_text() {
     let rules =
@@ -278,8 +278,8 @@ fn rounds_in_one_go_lead_where_rounds_one_by_one_lead() {
     assert!(states.all.len() < n_before + 8, "{}", states.all.len());
 }
 
-/// Checks what `takes_all` and the like return, for texts of spaces, with and without a line feed
-/// after them.
+/// Checks `takes_all` with texts of spaces, and `leads_to_no_control` with a line feed after such
+/// texts.
 #[test]
 fn rounds_say_which_texts_are_taken_and_what_is_not() {
     let kinds = Kinds::within(char_bit(0x20));

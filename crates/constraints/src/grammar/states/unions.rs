@@ -24,8 +24,8 @@ impl States {
         }
         let mut states: Vec<StateId> = edges.iter().map(|edge| edge.below).collect();
         if states.len() > 2 {
-            // Sorted by identity, since the pairing may affect the amount of work, and the numbers
-            // of states depend on earlier queries.
+            // Sorted by identity, since the pairing may affect the amount of work, and the ids of
+            // states depend on earlier queries.
             states.sort_unstable_by_key(|&state| self.identity(state));
         }
         while states.len() > 1 {
@@ -139,7 +139,7 @@ impl States {
         self.unions.get(&(a.min(b), a.max(b))).copied()
     }
 
-    /// Returns the state that can become the other without accepting a character, if there is one.
+    /// If one of two states can become the other without accepting a character, returns the former.
     /// Its stacks suffice for the union. Without this, a text that opens a thousand optional ends
     /// would have a thousand stacks, one for each number of omitted ends.
     fn wider_of(

@@ -3,15 +3,15 @@
 //! The patterns form a lazy DFA over bytes, which all samplers with the same patterns share. Its
 //! states are made when a text needs them. A sampler keeps its state between tokens, so a token
 //! costs one step per byte. The tables are bounded: when they are full, all states are dropped, and
-//! each sampler adds its own again.
+//! each sampler adds its current state again.
 //!
 //! A state is made without holding a lock, so that other threads can go on with known states. Each
 //! transition counts as many steps as making it took, even if it is known, so that earlier queries
 //! do not matter.
 //!
-//! The automaton treats look-aheads as fulfilled, and back references as any text. For patterns
-//! with look-aheads or back references, it may report a match that does not exist. For all other
-//! patterns its result is exact.
+//! The automaton assumes that every look-ahead succeeds, and that a back reference matches any
+//! text. For patterns with look-aheads or back references, it may report a match that does not
+//! exist. For all other patterns its result is exact.
 
 // In bounds: numbers of states and addresses are positions in the tables that gave them.
 
@@ -84,7 +84,7 @@ impl Hash for Shape {
 #[derive(Clone, Debug, Default)]
 pub struct Cursor(Option<Place>);
 
-/// A state, with its number, which is valid while the tables have this generation.
+/// A state, with its index, which is valid while the tables have this generation.
 #[derive(Clone, Debug)]
 struct Place {
     shape: Arc<Shape>,
@@ -242,8 +242,8 @@ impl Automaton {
         Ok(())
     }
 
-    /// Follows known transitions. Collects the states with hits, and returns the number of bytes
-    /// read.
+    /// Takes known transitions. Adds the states with hits to `passed`, and returns the number of
+    /// bytes read.
     fn follow(
         &self,
         place: &mut Place,
@@ -339,7 +339,7 @@ impl Automaton {
         drop(dropped);
     }
 
-    /// Interns a state and returns its number.
+    /// Interns a state and returns its index.
     fn known(&self, tables: &mut Tables, shape: &Arc<Shape>, dropped: &mut Vec<Dropped>) -> u32 {
         if let Some(&state) = tables.numbers.get(shape) {
             return state;
@@ -421,7 +421,7 @@ impl Automaton {
 }
 
 impl Tables {
-    /// Returns the number of a place's state, if it still has one.
+    /// Returns the index of a place's state, if the state is still in the tables.
     fn number(&self, place: &Place) -> Option<u32> {
         match place.generation == self.generation {
             true => Some(place.state),

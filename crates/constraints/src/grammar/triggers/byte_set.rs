@@ -63,7 +63,7 @@ fn is_space(byte: u8) -> bool {
     matches!(byte, 9..=13 | b' ')
 }
 
-/// Returns the class with this name, in upper or lower case.
+/// Returns the class named `name`, which may be in upper or lower case.
 pub fn class(name: &[u8]) -> Option<ByteSet> {
     let has: fn(u8) -> bool = match &*name.to_ascii_lowercase() {
         b"d" | b"digit" => |byte| byte.is_ascii_digit(),

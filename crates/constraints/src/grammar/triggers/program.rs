@@ -461,8 +461,8 @@ impl Writer {
     }
 
     /// Returns the bytes with which a match may continue from an instruction; `None` if the match
-    /// may end there, if the path itself matters, or if too many instructions would have to be
-    /// visited.
+    /// may end there, if a look-ahead or a back reference may come first, or if too many
+    /// instructions would have to be visited.
     fn first_bytes(&mut self, from: Address) -> Option<ByteSet> {
         self.seen.resize(self.program.code.len(), 0);
         self.n_calls += 1;

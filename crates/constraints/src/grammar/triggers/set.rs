@@ -48,8 +48,8 @@ impl Triggers {
         Ok(triggers)
     }
 
-    /// Reads trigger words as the pattern that llama.cpp makes of them: any text, one of the words,
-    /// any text.
+    /// Reads trigger words as the pattern that llama.cpp generates from them: any text, one of the
+    /// words, any text.
     pub fn of_words(words: &[&[u8]]) -> Result<Arc<Self>, String> {
         if words.is_empty() {
             return Self::new(&[]);
@@ -107,8 +107,8 @@ impl Triggers {
         self.automaton.read(program, cursor, text, hits, budget)
     }
 
-    /// Returns the offset in `text` at which the grammar begins, if the pattern with this number is
-    /// found.
+    /// Returns the offset in `text` at which the grammar begins, if the pattern numbered `pattern`
+    /// is found.
     pub fn find(
         &self,
         pattern: u32,
@@ -121,8 +121,8 @@ impl Triggers {
         }
     }
 
-    /// Returns the first match in `text` of the pattern with this number, or, if `whole`, its match
-    /// of the whole text.
+    /// Returns the first match in `text` of the pattern numbered `pattern`, or, if `whole`, its
+    /// match of the whole text.
     pub fn matched(
         &self,
         pattern: u32,

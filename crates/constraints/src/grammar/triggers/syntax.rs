@@ -94,7 +94,7 @@ struct Facts {
 }
 
 impl Tree {
-    /// Returns the node with this number.
+    /// Returns the node numbered `number`.
     pub fn node(&self, number: u32) -> &Node {
         &self.nodes[number as usize]
     }

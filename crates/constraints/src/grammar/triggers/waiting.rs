@@ -87,7 +87,7 @@ impl Waiting {
     }
 
     /// Reads a piece of the text. Returns the patterns that may match only if the text ends after
-    /// it. Adds the others that may have matched to `maybe`.
+    /// the piece. Adds the other patterns that may have matched to `maybe`.
     fn stream(
         &mut self,
         triggers: &Triggers,
