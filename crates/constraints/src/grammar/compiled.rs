@@ -26,7 +26,7 @@ pub struct Compiled {
     pub tree: Arc<VocabularyTree>,
     groups: Groups,
     /// For each class, the ASCII characters in it, except NUL. Bit 0 is set if the class may also
-    /// have other characters.
+    /// have characters beyond ASCII, or match part of one.
     covers: Vec<CharSet>,
     /// For each class, the kinds of characters that it contains entirely.
     kinds: Vec<Kinds>,
@@ -105,7 +105,7 @@ impl Compiled {
     }
 
     /// Returns the ASCII characters that an item matches, except NUL, with bit 0 set if it may also
-    /// match other characters. Returns 0 unless the item is a class.
+    /// match characters beyond ASCII, or part of one. Returns 0 unless the item is a class.
     pub fn cover(&self, item: Element) -> CharSet {
         match item {
             Element::Class(number) => self.covers.get(number as usize).copied().unwrap_or(0),

@@ -139,9 +139,9 @@ impl Class {
 pub enum Element {
     /// A character of the class with this number.
     Class(u32),
-    /// The token with this number.
+    /// The token with this id.
     Token(u32),
-    /// Any token except the one with this number.
+    /// Any token except the one with this id.
     TokenNot(u32),
     /// A reference to the rule with this number.
     Rule(u32),

@@ -33,7 +33,7 @@ pub const MAX_MASK_BYTES: usize = 48 << 20;
 /// The maximum number of elements below the tops of all stacks at one position, shared elements
 /// counted once.
 pub const MAX_STACK: usize = 1 << 15;
-/// The maximum number of bytes of one of a sampler's tables: one for following its text and, if the
+/// The maximum number of bytes of one of a sampler's tables: one for tracking its text and, if the
 /// grammar has counted repetitions, one for each band of the vocabulary. If the tables exceed this
 /// limit on average, and also twice the size of the states that the text's position needs, they are
 /// rebuilt.

@@ -296,7 +296,7 @@ impl<'a> MaskWriter<'a> {
 }
 
 /// Sets the bits of tokens that are given by rank. If most of a tree's tokens are allowed, the bits
-/// of all its tokens are set first, and those of the other tokens are then cleared.
+/// of all its tokens are set first, and those of the tokens that are not allowed are then cleared.
 fn add_ranked(words: &mut [u64], band: &Band, ranks: &Ranks) {
     for (nodes, has) in band.trees.iter().zip(&band.has) {
         let Range { start, end } = nodes.ranks();

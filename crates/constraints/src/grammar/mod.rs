@@ -2,16 +2,16 @@
 //! llama.cpp's notation, or as a regular expression, a list of texts, a description of tags, or a
 //! JSON Schema.
 //!
-//! - [`parser`][]: turns GBNF into rules made of [`elements`]. [`pattern`][] does so for a regular
-//!   expression, [`choice`][] for a list of texts, and [`tags`][] for spans in free text, all with
-//!   the [`builder`].
+//! - [`parser`][]: turns GBNF into rules, which consist of [`elements`]. [`pattern`][] does so for
+//!   a regular expression, [`choice`][] for a list of texts, and [`tags`][] for spans in free text,
+//!   all with the [`builder`].
 //! - [`schema`][]: turns a JSON Schema into rules.
 //! - [`vocabulary_tree`][]: the texts of a vocabulary, as trees of [`nodes`]; [`utf8`][]: decodes
 //!   their characters.
 //! - [`compiled`][]: rules and vocabulary together; [`states`][]: sets of stacks, numbered;
 //!   [`mask`][]: the tokens that a state allows.
-//! - [`tracker`][]: follows a text through a grammar; [`tables`]: the growing tables in which it
-//!   looks up states.
+//! - [`tracker`][]: tracks the position of a text in a grammar; [`tables`]: the growing tables in
+//!   which it looks up states.
 //! - [`engine`][]: the data that all texts of a grammar share, mainly its [`masks`].
 //! - [`triggers`][]: the triggers of a lazy grammar.
 //! - [`limits`][]: limits on the size of a grammar; [`host_work`][]: its cost in llama.cpp;

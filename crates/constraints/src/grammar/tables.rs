@@ -1,4 +1,4 @@
-//! The tables for following one text through a grammar and for making its masks.
+//! The tables for tracking the position of one text in a grammar and for computing its masks.
 
 // In bounds: either every band has tables, or none has.
 
@@ -24,10 +24,10 @@ pub struct Place {
     pub partial: Partial,
 }
 
-/// Tables that grow while texts are followed.
+/// Tables that grow while texts are tracked.
 #[derive(Debug)]
 pub struct Tables {
-    /// The states for following texts.
+    /// The states for tracking texts.
     pub states: States,
     /// For a grammar with counted repetitions, the tables for masks: one for each band of the
     /// vocabulary.

@@ -1,4 +1,4 @@
-//! Follows one text through a grammar: keeps its position, and finds the tokens that may come next.
+//! Tracks one text in a grammar: keeps its position, and finds the tokens that may come next.
 //!
 //! The tables belong to one text at a time, so that no text waits for another. Afterwards the next
 //! text of the grammar reuses them. Masks are shared by all texts, and kept in the

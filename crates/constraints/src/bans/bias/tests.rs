@@ -98,8 +98,8 @@ fn share(wanted: &[Unit], text: &[Unit], from: usize) -> f64 {
     longest as f64 / wanted.len() as f64
 }
 
-/// Compares one random run. Returns the number of tokens with a part of the bias, and of those with
-/// all of it.
+/// Compares one random run. Returns the number of tokens with a part of the bias, and the number of
+/// tokens with all of it.
 fn compare(random: &mut Random, folds: bool) -> (usize, usize) {
     // With only two different characters, a suffix of a text is often a prefix of another text.
     let few = [2, 3, 5, 12][random.below(4)];

@@ -230,8 +230,8 @@ fn with_long_texts(random: &mut Random) -> Vocabulary {
     Vocabulary(texts)
 }
 
-/// Checks that, from every text and each of its long enough prefixes, the walk goes on to the first
-/// later text that does not begin with the prefix.
+/// Checks that `Tree::after` finds, for each text and each prefix longer than the one shared with
+/// the previous text, the first later text that does not begin with that prefix.
 #[test]
 fn a_walk_leaves_out_the_texts_that_begin_alike() {
     let mut random = Random(Lcg(7));

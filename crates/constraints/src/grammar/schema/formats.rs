@@ -233,8 +233,8 @@ fn template() -> String {
     format!("(?:{literal}|\\{{[+#./;?&]?{name}(?:,{name})*\\}})*")
 }
 
-/// Returns a pattern that matches the regular expressions of ECMA-262 whose groups are nested at
-/// most `depth` deep.
+/// Returns a pattern that matches regular expressions of ECMA-262 with groups nested at most
+/// `depth` deep.
 fn regex(depth: usize) -> String {
     let ranges = "a-[b-z]|A-[B-Z]|0-[1-9]|1-[2-9]";
     let escape = "\\\\(?:[dDwWsStnrfv^$\\\\.*+?()\\[\\]{}|/]|x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4})";

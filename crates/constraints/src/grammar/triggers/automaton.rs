@@ -473,7 +473,7 @@ impl Scratch {
         (items, std::mem::take(&mut self.hits))
     }
 
-    /// Returns the state made from the instructions and matches of a closure.
+    /// Returns the state that consists of the instructions and matches of a closure.
     fn finish(&mut self, program: &Program, left: Left, hasher: &ProcessState) -> Shape {
         self.items.sort_unstable();
         self.hits.sort_unstable();
