@@ -20,7 +20,7 @@ pub enum BuiltIn {
     Temp { t: f32 },
     /// `llama_sampler_init_temp_ext`.
     TempExt { t: f32, delta: f32, exponent: f32 },
-    /// `llama_sampler_init_penalties`, after accepting these tokens.
+    /// `llama_sampler_init_penalties`, after accepting the tokens in `accepted`.
     Penalties {
         n_vocab: i32,
         last_n: i32,

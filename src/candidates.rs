@@ -103,7 +103,7 @@ impl<'a> Candidates<'a> {
         self.dropped
     }
 
-    /// Replaces the candidates by `kept`, which must not be longer.
+    /// Replaces the candidates with `kept`, which must not be longer than the array.
     ///
     /// # Panics
     /// If `kept` is longer than the array.
@@ -148,7 +148,8 @@ impl<'a> Candidates<'a> {
     /// Sorts the candidates, unless they are sorted, and writes their probabilities like
     /// [`softmax`](Self::softmax). `order` and `work` provide the buffers.
     ///
-    /// Doing both at once writes each candidate once. The contents of `work` are then undefined.
+    /// Doing both at once writes each candidate only once. Afterwards the contents of `work` are
+    /// undefined.
     pub fn sort_with_softmax(&mut self, order: &mut HostOrder, work: &mut Workspace) {
         if !self.sorted && self.len > HEAP && is_replayed(self.as_slice()) {
             order.replay(self.as_mut_slice());

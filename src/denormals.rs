@@ -1,4 +1,4 @@
-//! Test support: runs code on a thread that treats denormal numbers as zero, as the threads of a
+//! Test support: runs code on a thread that flushes denormal results to zero, as the threads of a
 //! program compiled with `-ffast-math` do.
 
 use std::arch::asm;

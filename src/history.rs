@@ -5,7 +5,7 @@
 //! grows with the number of accepted tokens, up to `n`, so a huge `n` costs nothing until it is
 //! used.
 //!
-//! If a window continues from a window with another `n`, its counts follow the built-in's. A count
+//! If a window continues from a window with a different `n`, its counts are the built-in's. A count
 //! may then differ from the number of occurrences in the window: see [`History::go_on_from`].
 
 use std::collections::{HashMap, TryReserveError, VecDeque};
@@ -79,14 +79,14 @@ impl Hasher for TokenHasher {
 
     fn write_u64(&mut self, value: u64) {
         // 2^64 divided by the golden ratio. Each half of the product depends on all bits of the
-        // value and of the seed.
+        // value and of the key.
         let product = u128::from(value ^ self.0) * 0x9E37_79B9_7F4A_7C15;
         self.0 = product as u64 ^ (product >> 64) as u64;
     }
 }
 
-/// The number of tokens for which memory is reserved at creation, so that windows of common sizes
-/// never allocate later.
+/// The maximum number of tokens for which memory is reserved at creation, so that windows of common
+/// sizes never allocate later.
 const RESERVED: usize = 1024;
 
 impl History {
@@ -104,7 +104,8 @@ impl History {
         history
     }
 
-    /// Allocates the memory for a window of `capacity` tokens. On failure nothing changes.
+    /// Reserves memory for a window of `capacity` tokens, or of the first 1024 of them. On failure
+    /// the window does not change.
     pub fn try_reserve(&mut self, capacity: usize) -> Result<(), TryReserveError> {
         let reserved = capacity.min(RESERVED);
         let entries = 2 * reserved;

@@ -6,7 +6,7 @@ use std::ffi::{CStr, c_int};
 use crate::errors::LLAMA_SIEVE_ERROR_INTERNAL;
 use crate::per_thread::PerThread;
 
-/// The error text if there is not enough memory for another text.
+/// The error text if there is not enough memory for any other text.
 pub const NO_MEMORY: &CStr = c"llama-sieve: not enough memory";
 
 thread_local! {
@@ -16,12 +16,13 @@ thread_local! {
     static TEXT: PerThread<RefCell<String>> = const { PerThread::new() };
 }
 
-/// Keeps an error's number and text until the next one or [`clear`].
+/// Keeps the number and text of an error, until another error or warning replaces them or [`clear`]
+/// is called.
 pub fn set(code: c_int, text: &str) {
     keep(code, text);
 }
 
-/// Keeps the text of a warning about a call that has succeeded.
+/// Keeps the text of a warning about a call that has succeeded. The error number becomes 0.
 pub fn set_warning(text: &str) {
     keep(0, text);
 }
@@ -81,7 +82,8 @@ pub fn kept() -> Kept {
     }
 }
 
-/// Restores the error that [`kept`] returned. Allocates nothing, since its text already has room.
+/// Restores the error that [`kept`] returned. Allocates nothing, since the thread's buffer already
+/// had room for the text.
 pub fn put(kept: &Kept) {
     if let Some(text) = &kept.text {
         keep(kept.code, text);
@@ -100,8 +102,8 @@ pub fn fixed() -> Option<&'static CStr> {
     FIXED.get()
 }
 
-/// Returns the result of `look` on the text given to [`set`], which is empty if there is none.
-/// `None` if there was no memory to keep one.
+/// Calls `look` with the text that was last kept, or with an empty text, and returns its result.
+/// `None` if there is no memory for the thread's buffer.
 pub fn with<T>(look: impl FnOnce(&str) -> T) -> Option<T> {
     PerThread::with(&TEXT, |kept| look(&kept.borrow()))
 }

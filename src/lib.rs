@@ -47,7 +47,7 @@
 //! `docs/architecture.md` in the repository describes the layers of modules.
 
 #![cfg_attr(doctest, doc = include_str!("../README.md"))]
-// The library runs in processes of others, so it does not panic on purpose. Tests may.
+// The library runs in other programs' processes, so it does not panic on purpose. Tests may.
 //
 // Outside tests, every `pub` item must be part of the interface.
 #![cfg_attr(not(test), warn(unreachable_pub))]

@@ -111,8 +111,8 @@ impl Drop for Inside {
 
 /// Replaces the sink; `None` means the default, which is stderr.
 ///
-/// Returns once no earlier sink is still running. Called by a sink, it returns at once, since it
-/// would otherwise wait for that sink.
+/// Returns once no earlier sink is still running. If a sink calls this function, it returns at
+/// once, since it would otherwise wait for that sink.
 pub fn set_sink(sink: Option<Sink>) {
     let mut sinks = SINKS.lock();
     let before = std::mem::replace(&mut sinks.current, sink);
@@ -138,7 +138,7 @@ pub fn sink() -> Option<Sink> {
 }
 
 /// Passes `text`, which has no line end, to the sink: at once, or when this thread leaves the
-/// library.
+/// library. Within a call of a sink, drops it.
 pub fn log(level: Level, text: &str) {
     if DELIVERS.get() {
         return;

@@ -3,10 +3,10 @@
 //!
 //! The code is the library's own. Only its lock (`sync.rs`) is replaced by one that lets a
 //! scheduler decide which thread continues. The scheduler tries all interleavings and detects
-//! deadlocks, and each model reports their number. Shared data is only accessed under locks, so a
-//! result can only depend on the order of the lock operations.
+//! deadlocks. Each model prints the number of interleavings. Shared data is only accessed under
+//! locks, so a result can only depend on the order of the lock operations.
 //!
-//! Compiled only with `RUSTFLAGS="--cfg model"`, as by `ci/sanitize model`.
+//! Compiled only with `RUSTFLAGS="--cfg model"`, as `ci/sanitize model` does.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -23,12 +23,14 @@ use crate::token::{Token, TokenData};
 use crate::trie::cache::Shared;
 use crate::trie::{Mode, Payload, Slot, Trie, TrieSampler};
 
-/// Runs a model with every interleaving, without a limit. The run time shows if there are too many.
+/// Runs `model` under every interleaving, without a limit on their number, and prints that number.
+/// The run time shows if there are too many. Fails if there are fewer than `at_least`, or if a run
+/// takes more than 10,000 steps.
 fn every_order(name: &str, at_least: usize, model: impl Fn() + Send + Sync + 'static) {
     let mut config = Config::new();
     config.max_steps = MaxSteps::FailAfter(10_000);
     config.silence_warnings = true;
-    // The models cause warnings about tokens that do not follow.
+    // The models cause warnings about accepted tokens that may not follow.
     log::set_sink(Some(Arc::new(|_, _| {})));
     let orders = Runner::new(DfsScheduler::new(None, false), config).run(model);
     println!("{name}: {orders} orders");
@@ -68,8 +70,8 @@ const SHRINKS: Mode = Mode {
     reset_idle: false,
 };
 
-/// Returns the tokens that a sampler allows, in ascending order. In compact mode they are the whole
-/// array, which would also reveal a mixture of the modes.
+/// Returns the tokens that `sampler` allows, in ascending order, whether its mode masks or removes
+/// all others.
 fn allowed(sampler: &mut TrieSampler) -> Vec<Token> {
     let mut data = ALL.map(|id| TokenData::new(id, id as f32));
     let mut candidates = Candidates::new(&mut data, false);
@@ -118,8 +120,10 @@ fn a_sampler_sees_the_old_constraint_or_the_new_one() {
         sampler.accept(first[0]);
         let before = oldest().max(seen);
         let second = allowed(&mut sampler);
-        // After 1 comes 3. The first token of one trie is not in the other: in that case the
-        // sampler is idle, or the constraint was set after the token.
+        // If the same trie is still set, the next token continues the value: 3 after 1, or 7 after
+        // 6. If the trie was replaced before the token was accepted, the sampler is idle, since no
+        // value of the new trie begins with that token. If it was replaced afterwards, the new trie
+        // is at its root.
         let possible: &[&[Token]] = match seen {
             0 => &[&[3], &[6], &ALL],
             1 => &[&[7], &ALL],
@@ -238,8 +242,9 @@ fn payload(token: Token) -> String {
     )
 }
 
-/// Models one lookup by each of two threads in a cache of the given capacity. A lookup that has to
-/// make the trie takes the lock three times. Two lookups per thread would have too many orders.
+/// Models two threads that each look up one payload in a cache of the given capacity. A lookup that
+/// has to make the trie takes the lock three times, so a second lookup per thread would lead to too
+/// many interleavings.
 fn cache_model(name: &str, at_least: usize, capacity: usize, lookups: [Token; 2]) {
     let most_evictions = Arc::new(AtomicUsize::new(0));
     let most = Arc::clone(&most_evictions);

@@ -95,7 +95,7 @@ impl Mt19937 {
 
     /// Returns the next output of the generator.
     #[inline]
-    // In bounds: places are taken modulo the words.
+    // In bounds: places are taken modulo the number of words.
     fn next_u32(&mut self) -> u32 {
         let at = self.oldest;
         let in_ring = |place: usize| match place < Self::WORDS {
@@ -150,8 +150,8 @@ impl Mt19937 {
     /// With fewer than two weights the result is 0, and the host's profile decides whether that
     /// takes a uniform draw. If a weight is NaN, or all are 0, the result is 0.
     ///
-    /// Takes one sum over the weights, of 4 bytes each. Each weight is divided by the sum, and the
-    /// quotients are added one by one, only if rounding could affect the result.
+    /// Sums the weights, of 4 bytes each, once. Only if rounding could affect the result, it also
+    /// divides each weight by the sum, and adds the quotients one by one.
     pub fn discrete(&mut self, weights: &mut Workspace) -> usize {
         if weights.values().len() < 2 {
             return self.only();
@@ -170,8 +170,8 @@ impl Mt19937 {
         0
     }
 
-    /// Draws from `discrete_distribution<int>` with the probabilities of candidates, which
-    /// `softmax` has just computed; `sum` is the result of its division.
+    /// Draws from `discrete_distribution<int>` with the probabilities of `data`.
+    /// [`Softmax::divide`] has just computed them, and returned `sum`.
     pub fn discrete_in_place(&mut self, softmax: &Softmax, data: &[TokenData], sum: f64) -> usize {
         if data.len() < 2 {
             return self.only();
@@ -280,8 +280,8 @@ struct Words {
     s1: u64,
 }
 
-/// The size of the buffer for the serialized state, which consists of two numbers and their names.
-/// It is larger than the longest text.
+/// The size in bytes of the buffer for the serialized state, which consists of two numbers and
+/// their names. It is larger than the longest text.
 const TEXT_OF_STATE: usize = 64;
 
 impl Xoroshiro128Plus {

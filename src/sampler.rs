@@ -99,11 +99,11 @@ pub trait Sampler: Clone + Send + 'static {
         false
     }
 
-    /// Makes room in the buffers for the most memory that `n` candidates can need, even if few of
-    /// them are kept. A first array of this size does the same.
+    /// Reserves the most memory that the buffers can need for `n` candidates, even if few of them
+    /// are kept. Sampling from a first array of this size has the same effect.
     fn warm_up(&mut self, _n: usize) {}
 
-    /// Gives the buffers of the last call back to the thread.
+    /// Returns the buffers that the last call borrowed to the thread.
     fn rest(&mut self) {}
 
     /// Updates the state with a token that has become part of the text.
@@ -112,8 +112,8 @@ pub trait Sampler: Clone + Send + 'static {
     /// Restores the initial state.
     fn reset(&mut self) {}
 
-    /// Copies the state of `source`, like `llama_sampler_copy`. Built-ins with hooks for the graph
-    /// keep their parameters.
+    /// Copies the state of `source`, like `llama_sampler_copy`. By default, copies everything or,
+    /// for a sampler with [`InGraph::AsBuiltIn`], nothing: such a built-in keeps its parameters.
     fn copy_state(&mut self, source: &Self) {
         if Self::IN_GRAPH != InGraph::AsBuiltIn {
             self.clone_from(source);
@@ -127,7 +127,7 @@ pub trait Sampler: Clone + Send + 'static {
     }
 
     /// Keeps only allowed candidates, and at least one candidate, after `apply` of a constraint has
-    /// panicked. The candidates may be in any state.
+    /// panicked. The candidates may be in any state. By default, bans every candidate.
     fn salvage(&mut self, candidates: &mut Candidates<'_>) {
         for candidate in candidates.as_mut_slice() {
             candidate.logit = f32::NEG_INFINITY;
@@ -149,8 +149,8 @@ pub trait Sampler: Clone + Send + 'static {
     /// Passes the numbers that `about` requests to `to`, each with its name.
     fn tell(&self, _about: About, _to: Tell<'_>) {}
 
-    /// Returns a description of what a constraint allows next. `None` if it cannot tell, or allows
-    /// everything.
+    /// Returns a description of what a constraint allows next. `None` if there is no description,
+    /// or if everything is allowed.
     fn expected(&self) -> Option<Expected> {
         None
     }
@@ -173,7 +173,8 @@ pub trait Sampler: Clone + Send + 'static {
     }
 }
 
-/// The object-safe form of [`Sampler`]. `narrow` and `warm_up` give the buffers back to the thread.
+/// The object-safe form of [`Sampler`]. `narrow` and `warm_up` also return the buffers to the
+/// thread.
 pub(crate) trait Member: Send {
     fn kind(&self) -> Kind;
     /// True if the sampler remembers something from token to token.

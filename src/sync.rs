@@ -1,8 +1,8 @@
 //! The locks of data that threads share ([`llama_sieve_kernels::sync`]).
 //!
 //! In the model check (`RUSTFLAGS="--cfg model"`, see `models.rs`) the lock of modelled data passes
-//! control to a scheduler at each step. The scheduler tries every order of the threads. The lock
-//! then cannot be used outside the models.
+//! control to a scheduler at each step. The scheduler tries every interleaving of the threads. The
+//! lock then cannot be used outside the models.
 
 #[cfg(not(all(test, model)))]
 pub use llama_sieve_kernels::sync::{Mutex, MutexGuard};

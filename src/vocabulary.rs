@@ -16,13 +16,14 @@ pub trait Vocabulary: Debug + Send + Sync {
     /// is neither.
     fn end_token(&self) -> Option<Token>;
 
-    /// Writes the bytes of `token` to `piece`; nothing for control tokens.
+    /// Replaces the contents of `piece` with the bytes of `token`; with nothing for control tokens.
     fn piece(&self, token: Token, piece: &mut Vec<u8>);
 
-    /// Writes the bytes of a text that consists of `token` alone to `text`, with control tokens
-    /// spelled out.
+    /// Replaces the contents of `text` with the bytes of a text that consists of `token` alone.
+    /// Control tokens are spelled out.
     fn detokenize(&self, token: Token, text: &mut Vec<u8>);
 
-    /// Returns the tokens of `text`. No token is added, and no control token is recognised.
+    /// Returns the tokens of `text`. No special token is added, and the text of a control token is
+    /// not recognised as that token.
     fn tokenize(&self, text: &[u8]) -> Vec<Token>;
 }

@@ -24,9 +24,9 @@ use crate::trace::{self, Off, Sequence, Watch};
 pub enum ChainError {
     /// There are no logits.
     EmptyVocabulary,
-    /// There are more logits than token numbers.
+    /// There are more than `Token::MAX` logits.
     TooManyTokens(usize),
-    /// No candidate is left, or the chosen one is banned: its logit is minus infinity.
+    /// No candidate is left, or the chosen one is banned: its logit is minus infinity or NaN.
     NoCandidate,
     /// Candidates are left, but none of them was selected: the chain has no selector at its end.
     NoSelector,
@@ -62,7 +62,8 @@ pub fn outcome(pool: &Pool<'_>) -> Result<Token, ChainError> {
     }
 }
 
-/// Returns the token that the pool has selected, whatever its logit. A host accepts such a token.
+/// Returns the token that the pool has selected, whatever its logit: a host accepts even a banned
+/// token.
 pub fn selected(pool: &Pool<'_>) -> Result<Token, ChainError> {
     if pool.is_empty() {
         return Err(ChainError::NoCandidate);
@@ -70,7 +71,7 @@ pub fn selected(pool: &Pool<'_>) -> Result<Token, ChainError> {
     pool.token().ok_or(ChainError::NoSelector)
 }
 
-/// Returns an error for an empty vocabulary, and for more logits than there are token numbers.
+/// Returns an error if the number of logits, `n`, is 0 or above `Token::MAX`.
 pub fn check(n: usize) -> Result<(), ChainError> {
     match n {
         0 => Err(ChainError::EmptyVocabulary),
@@ -133,8 +134,8 @@ impl Chain {
         Self::default()
     }
 
-    /// Returns the chain with `sampler`, if there is one, added at the end. Constructors return
-    /// `None` for parameters that disable them.
+    /// Returns the chain with `sampler`, if there is one, added at the end. The constructors of
+    /// samplers return `None` for parameters that disable the sampler.
     #[must_use]
     pub fn with(mut self, sampler: Option<impl Sampler>) -> Self {
         if let Some(sampler) = sampler {
@@ -193,7 +194,8 @@ impl Chain {
     }
 
     /// Returns the candidates that the members left at the last [`sample`](Self::sample), given the
-    /// same logits. `None` before the first call, or if the number of logits has changed.
+    /// same logits. `None` before the first call, after a call with an invalid number of logits, or
+    /// if the number of logits has changed.
     pub fn candidates<'a>(&mut self, logits: impl Into<Logits<'a>>) -> Option<&[TokenData]> {
         let logits = logits.into();
         let mut pool = Pool::resume(logits, &mut self.buffers, self.left?)?;

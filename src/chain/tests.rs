@@ -128,8 +128,9 @@ fn what_is_banned_is_no_token() {
     }
 }
 
-/// After a sampler that sorts, a banned first candidate stays first. Selectors rely on the array's
-/// mark that no candidate is larger, as the built-ins do, and dist then chooses the last one.
+/// If a candidate is banned after a sampler that sorts, the array stays marked as sorted. Like the
+/// built-ins, selectors then take the first candidate for the largest, even if it is banned, and
+/// may choose a banned candidate.
 #[test]
 fn what_is_banned_behind_a_sort_is_no_token_though_others_are_left() {
     const BANNED: f32 = f32::NEG_INFINITY;

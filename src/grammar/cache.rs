@@ -97,7 +97,7 @@ impl Key {
     }
 }
 
-/// Returns the grammar of this text, if it is cached.
+/// Returns the grammar with the given text and root, and its key, if the grammar is cached.
 pub fn cached(
     text: &[u8],
     root: &[u8],
@@ -120,7 +120,8 @@ pub fn found(key: Key) -> Option<Arc<Engine>> {
     })
 }
 
-/// Compiles a grammar, without caching it. `token` returns the token of an element `<text>`.
+/// Compiles a grammar, without caching it. `token` returns the token of an element `<text>`. Fails
+/// if the text cannot be parsed.
 pub fn compiled(
     text: &[u8],
     root: &[u8],
@@ -193,7 +194,8 @@ impl Cache {
         self.engines.iter().map(|(_, engine)| engine.bytes()).sum()
     }
 
-    /// Drops the least recently used grammars. Of grammars in use, only the masks are dropped.
+    /// Evicts the least recently used grammars until the limit of bytes is met. Of grammars in use,
+    /// only the masks are dropped.
     fn trim(&mut self, removed: &mut Vec<Arc<Engine>>) {
         let mut bytes = self.bytes();
         let mut unused = Vec::new();

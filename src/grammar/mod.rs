@@ -1,11 +1,11 @@
-//! Grammars in GBNF, JSON Schemas, regular expressions, choices and descriptions of tags as a
-//! sampler.
+//! A sampler that constrains the text by a grammar in GBNF, a JSON Schema, a regular expression, a
+//! choice or a description of tags.
 //!
 //! The engine is that of [`llama_sieve_constraints::grammar`], whose modules are re-exported. This
 //! module adds:
 //!
-//! - [`cache`]: the grammars of the process;
-//! - [`sampler`]: the constraint.
+//! - [`cache`]: the process-wide cache of compiled grammars;
+//! - [`sampler`]: the constraint as a sampler.
 
 pub mod cache;
 pub mod sampler;

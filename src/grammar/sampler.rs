@@ -139,7 +139,7 @@ struct Lazy {
     tokens: Arc<[Token]>,
     /// The text so far, while the grammar waits for a trigger.
     waiting: Option<Waiting>,
-    /// The text before the grammar began, as long as it can be taken back.
+    /// The text before the grammar began, as long as the tokens since then can be taken back.
     before: Option<Waiting>,
 }
 
@@ -243,9 +243,9 @@ impl Grammar {
         Self::built(key, tree, || choice::rules(values))
     }
 
-    /// Returns a constraint by a JSON Schema: the text is JSON that is valid against it. Keywords
-    /// that are ignored because the options allow that are reported when the schema is parsed, not
-    /// when it is found in the cache.
+    /// Returns a constraint by a JSON Schema: the text is JSON that satisfies the schema. Also
+    /// returns the keywords that are ignored because the options allow it, unless the schema is
+    /// found in the cache.
     pub fn of_schema(
         text: &[u8],
         options: schema::Options,
@@ -345,9 +345,10 @@ impl Grammar {
     }
 
     /// Accepts a token, like `accept`. Returns the token if llama.cpp's own sampler would throw on
-    /// it. That includes a token outside the vocabulary, which changes nothing, and every token
-    /// after one that was not allowed. After a limit or an internal error every token is returned,
-    /// so that a truncated text is not mistaken for a finished one.
+    /// it. That includes a token outside the vocabulary, which changes nothing, and, after a token
+    /// that was not allowed, every token that does not end the generation. After a limit or an
+    /// internal error every token is returned, so that a truncated text is not mistaken for a
+    /// finished one.
     pub fn accept_for_host(&mut self, token: Token) -> Option<Refusal> {
         let mut core = self.slot.core.lock();
         core.as_mut()?.change(|core| core.accept_for_host(token))
@@ -424,8 +425,9 @@ impl Slot {
     }
 
     /// Takes back the last `n` accepted tokens, and restores the allowed tokens and the states
-    /// complete, dead and waiting. Changes nothing if fewer than `n` are kept: at most the last
-    /// [`MAX_ROLLBACK`] since the constraint was made, reset or cloned.
+    /// complete, dead and waiting. Fails, and changes nothing, if fewer than `n` are kept: at most
+    /// the last [`MAX_ROLLBACK`] since the constraint was made, reset or cloned. Also fails after
+    /// an internal error.
     pub fn rollback(&self, n: usize) -> Result<(), TooFar> {
         match self.core.lock().as_mut() {
             Some(core) if n > 0 => core.change(|core| core.rollback(n)),
@@ -446,9 +448,9 @@ impl Slot {
         }
     }
 
-    /// Returns the bytes that must follow, whichever tokens spell them. They are whole characters:
-    /// at most [`MAX_FORCED`] bytes, and the rest of the last
-    /// character. Empty if the text may end, if a token element may follow, or if nothing is
+    /// Returns the bytes that must follow, whichever tokens spell them. The first bytes may be the
+    /// rest of a character that has begun. No character begins after the first [`MAX_FORCED`]
+    /// bytes. Empty if the text may end, if a token element may follow, or if nothing is
     /// constrained.
     pub fn forced(&self) -> Vec<u8> {
         if let Some(core) = self.core.lock().as_mut()

@@ -46,7 +46,7 @@ fn a_limit_met_half_way_leaves_the_end_as_it_was() {
     let logits = data.map(|candidate| (candidate.id, candidate.logit));
     let never = f32::NEG_INFINITY;
     assert_eq!(logits, [(0, 1.5), (1, never), (2, never)]);
-    // After a reset it allows texts without that part.
+    // After a reset the grammar allows texts without that part.
     grammar.reset();
     let mut data = [candidate(0, 1.5), candidate(1, 2.5)];
     grammar.apply(&mut Candidates::new(&mut data, false));
@@ -60,7 +60,7 @@ fn dead() -> Vec<(Dead, Grammar)> {
     let of = |text: &str| grammar(text, &tree);
     let mut limit = of(&beyond());
     limit.accept(2);
-    // The number of derivations before the back reference is exponential.
+    // The number of ways to match the text before the back reference is exponential.
     let pattern = format!("(bc){}\\1", "(?:a|a)".repeat(40));
     let triggers = Triggers::new(&[pattern.as_bytes()]).expect("a pattern");
     let mut search = of("root ::= \"a\"").lazy(triggers, &[]);
@@ -85,8 +85,8 @@ fn dead() -> Vec<(Dead, Grammar)> {
     all.into()
 }
 
-/// Returns these tokens and logits as the grammar leaves them. All entry points must give the same
-/// result.
+/// Returns the tokens and logits `given` as the grammar leaves them. Checks that all entry points
+/// give the same result.
 fn left_by_each_way(grammar: &mut Grammar, given: &[(Token, f32)]) -> Vec<(Token, f32)> {
     let candidate = |&(id, logit): &(Token, f32)| TokenData::new(id, logit);
     let given: Vec<TokenData> = given.iter().map(candidate).collect();
@@ -143,7 +143,8 @@ fn in_an_array_of_one_the_dead_exchange_no_id() {
     }
 }
 
-/// After such a panic the accepted text is unknown.
+/// Checks that after a panic during a change, when the accepted text is unknown, only the end is
+/// allowed.
 #[test]
 fn a_change_that_panics_leaves_nothing_allowed_but_the_end() {
     type Change = fn(&mut Grammar);
@@ -230,7 +231,7 @@ fn allowed(grammar: &Grammar) -> Vec<Token> {
         .collect()
 }
 
-/// Returns a vocabulary in which token n has n characters.
+/// Returns a vocabulary of `n` texts, in which the text of token i has i characters.
 fn tree_of_lengths(n: usize) -> Arc<VocabularyTree> {
     tree((1..=n).map(|length| "a".repeat(length)))
 }

@@ -50,8 +50,8 @@ pub struct Buffers {
 }
 
 impl Buffers {
-    /// Makes room for the most memory that a vocabulary of `n` tokens can need, however many
-    /// candidates are kept. Pages that are never written to cost no memory.
+    /// Reserves the most memory that a vocabulary of `n` tokens can need, however many candidates
+    /// are kept. Pages that are never written to cost no memory.
     pub fn try_reserve(&mut self, n: usize) -> Result<(), TryReserveError> {
         reserve(&mut self.changes.edits, MOST_EDITS)?;
         reserve(&mut self.changes.allowed, n.div_ceil(64))?;
@@ -65,14 +65,14 @@ impl Buffers {
         reserve(&mut self.first, n + BESIDE)
     }
 
-    /// Makes room like [`try_reserve`](Self::try_reserve), and also for making an array of
-    /// candidates in order.
+    /// Reserves memory like [`try_reserve`](Self::try_reserve), and also the memory for making an
+    /// array of candidates in order.
     pub fn warm_up(&mut self, n: usize) -> Result<(), TryReserveError> {
         self.warm_up_to_sort(n);
         self.try_reserve(n)
     }
 
-    /// Makes room for sorting `n` candidates.
+    /// Reserves the memory for sorting `n` candidates.
     pub(super) fn warm_up_to_sort(&mut self, n: usize) {
         self.host_order.warm_up(n);
         self.work.warm_up(n);

@@ -25,8 +25,8 @@ pub enum Weights {
 /// The part that is left of all tokens in descending order.
 #[derive(Clone, Copy, Debug)]
 pub enum Part {
-    /// All tokens except this number of tokens at the beginning. The softmax probabilities are
-    /// summed in descending order.
+    /// All tokens except the first ones; the field is the number of those. The exponentials of the
+    /// softmax are summed in descending order of the logits.
     Behind(usize),
     /// The first tokens.
     First(First),
@@ -109,8 +109,9 @@ impl<'p, 'a> InOrder<'p, 'a> {
         self.order.len(self.n_vocab())
     }
 
-    /// Keeps only `n` of the [first](super::Whole::keep_first) candidates, which have not been
-    /// divided. The last of them has the logit `last`.
+    /// Keeps only `n` of the candidates that [`keep_first`](super::Whole::keep_first) has kept, the
+    /// largest ones. Their logits must not have been divided, and `last` is the smallest of the
+    /// kept logits.
     pub fn keep_fewer(self, n: usize, last: f32) {
         if let State::InOrder(order, _) = &mut self.pool.state
             && let Part::First(first) = &mut order.part
@@ -125,9 +126,9 @@ impl<'p, 'a> InOrder<'p, 'a> {
         &self.buffers.first
     }
 
-    /// Defers a division of the logits by `by`, and returns true, provided that the division [keeps
-    /// their order](division_keeps_order) and is the first one. If `weighted` is true, the
-    /// probabilities are then computed again, in `double`.
+    /// Defers a division of the logits by `by`. If `weighted` is true, the probabilities are then
+    /// computed again, in `double`. Returns false, and changes nothing, if the division would not
+    /// [keep the order](division_keeps_order) or is not the first one.
     pub fn divide(self, by: f32, weighted: bool) -> bool {
         let Order { first, divisor, .. } = self.order;
         if !division_keeps_order(first, by) || divisor != 1.0 || self.order.weighted {

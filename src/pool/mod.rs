@@ -3,16 +3,16 @@
 //! A pool begins as the caller's logits, which are only read, and takes one [`Form`] after another:
 //!
 //! - [`Whole`]: all tokens, in the order of their ids. Samplers change the logits of a few named
-//!   tokens ([`Whole::edit`]), allow only some tokens ([`Whole::mask`]), or change them all in a
-//!   column of the pool's own ([`Whole::column_mut`]).
+//!   tokens ([`Whole::edit`]), allow only some tokens ([`Whole::mask`]), or change all logits in
+//!   the pool's own copy of them, the column ([`Whole::column_mut`]).
 //! - [`InOrder`]: all tokens, or the first of them, in descending order, not sorted yet.
 //! - an array of candidates, where a sampler keeps few of them ([`Whole::keep`]) or has no quicker
-//!   method ([`Pool::apply`]). The 12-byte array of the whole vocabulary, which a host fills before
-//!   each token, is made only when something needs it.
+//!   method ([`Pool::apply`]). The array of the whole vocabulary, with 12 bytes per token, which a
+//!   host fills before each token, is made only when something needs it.
 //!
 //! A form has the methods that make sense for it, and a method that turns it into another form
 //! takes it by value. In every form the candidates are those that the same samplers would leave of
-//! that array, with the same ids, order, logits, probabilities and selected index.
+//! the host's array, with the same ids, order, logits, probabilities and selected index.
 
 mod buffers;
 mod contenders;
@@ -53,8 +53,8 @@ enum State {
     Whole,
     /// All tokens, in the order of their ids, with probabilities that are not written yet.
     Weighted(Weights),
-    /// All tokens after these operations, and the token that was chosen then. Choosing also gives
-    /// each token its softmax probability.
+    /// All tokens after the deferred operations, and the token that was chosen after them, if there
+    /// is one. Choosing also gives each token its softmax probability.
     InOrder(Order, Option<Token>),
     /// Some candidates of the array in the buffers.
     Array {
@@ -187,8 +187,8 @@ impl<'a> Pool<'a> {
         }
     }
 
-    /// Returns the pool as all tokens of the vocabulary in the order of their ids. `None` if it has
-    /// another form, or if a token is chosen.
+    /// Returns the pool as all tokens of the vocabulary in the order of their ids. `None` if the
+    /// pool has a different form, or if a token is chosen.
     pub fn whole(&mut self) -> Option<Whole<'_, 'a>> {
         match self.form() {
             Form::Whole(whole) => Some(whole),
@@ -321,7 +321,7 @@ impl<'a> Pool<'a> {
         };
     }
 
-    /// Replaces the candidates by a copy of `kept`, as an array.
+    /// Replaces the candidates with a copy of `kept`, as an array.
     pub fn keep(&mut self, kept: &[TokenData], sorted: bool) {
         let array = &mut self.tokens.buffers.array;
         array.clear();

@@ -9,8 +9,7 @@ use crate::kernels::layout::CHUNK;
 use crate::kernels::logits::Logits;
 use crate::token::{Token, comparable};
 
-/// The smallest and the largest logit, before the division, of the candidates that are left in
-/// order.
+/// The smallest and the largest logit, before the division, of the candidates of a pool in order.
 type Range = (f32, f32);
 
 impl<'l> Pool<'l> {
@@ -43,8 +42,8 @@ impl<'l> Pool<'l> {
         }
     }
 
-    /// Writes the logit of each of these tokens into `logits`; `None` for a token that is no longer
-    /// a candidate.
+    /// Writes the logit of each of `tokens` into `logits`; `None` for a token that is no longer a
+    /// candidate.
     pub fn find(&mut self, tokens: &[Token], logits: &mut [Option<f32>]) {
         let range = self.settled_range();
         logits.fill(None);

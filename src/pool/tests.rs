@@ -1,4 +1,4 @@
-//! Compares pools with arrays that are filled and changed one by one.
+//! Compares pools with copies of their logits that are changed one logit at a time.
 
 use half::bf16;
 
@@ -40,8 +40,8 @@ fn whole<'p, 'a>(pool: &'p mut Pool<'a>) -> Whole<'p, 'a> {
     pool.whole().expect("nothing but logits has changed")
 }
 
-/// Masks some tokens of a pool, and of a copy of its logits. Some words of the mask have all bits,
-/// some have none, and some are missing.
+/// Masks some tokens of a pool, and of a copy of its logits. Some words of the mask have all bits
+/// set, and some have none. The mask may be one word longer than the vocabulary needs.
 fn mask(pool: &mut Pool<'_>, copy: &mut [f32], numbers: &mut Numbers) {
     let n_words = copy.len().div_ceil(64) + 1 - numbers.below(3).min(1);
     let words = (0..n_words).map(|_| match numbers.below(4) {
@@ -83,7 +83,7 @@ fn edited_logits_are_those_of_a_changed_copy() {
         let coarse = [1e4, 4.0, 1.0][round % 3];
         let logits = numbers.logits(n, coarse);
         let mut copy = logits.clone();
-        // Multiples of a quarter are also numbers of half precision.
+        // These multiples of a quarter are exact in half precision.
         let halves: Vec<bf16> = logits.iter().map(|&x| bf16::from_f32(x)).collect();
         let mut pool = match coarse == 4.0 {
             true => Pool::new(&halves[..], &mut buffers),
@@ -231,7 +231,7 @@ fn a_choice_that_is_cut_away_is_no_token() {
     assert!(pool.is_empty());
 }
 
-/// A few biases are edits, and many are made in a column.
+/// A few biases become edits, and many are added in a column.
 #[test]
 fn biases_are_added_in_their_order_few_or_many() {
     let logits: Vec<f32> = (0..3000).map(|i| (i % 97) as f32 * 0.37).collect();

@@ -40,7 +40,8 @@ pub(super) struct Raw<'a> {
     /// The bitmap of the tokens that are not masked. The logits of the others are minus infinity.
     allowed: Option<&'a [u64]>,
     /// True if a NaN among the caller's logits counts as minus infinity. Always false for a column:
-    /// the caller's NaN were replaced when it was made, and a NaN in it comes from a sampler.
+    /// the caller's NaN were replaced when the column was made, and a NaN in the column comes from
+    /// a sampler.
     bans_nan: bool,
 }
 
@@ -118,7 +119,7 @@ impl Raw<'_> {
         }
     }
 
-    /// Writes the logits from `start` on, before the mask, into `to`, replacing NaN by minus
+    /// Writes the logits from `start` on, before the mask, into `to`, replacing NaN with minus
     /// infinity.
     // In bounds: every caller passes a range of the vocabulary.
     fn widen_banning(self, start: usize, to: &mut [f32]) {
@@ -334,8 +335,8 @@ impl<'a> Tokens<'a> {
         Logits::F32(maxima).max()
     }
 
-    /// Returns the index of the largest logit, the first one if several are equal; 0 if there is
-    /// none.
+    /// Returns the index of the largest logit, the first one if several are equal; 0 if every logit
+    /// is masked.
     pub fn argmax(&mut self) -> usize {
         let max = self.max();
         if max == f32::NEG_INFINITY {
@@ -429,8 +430,8 @@ impl<'a> Tokens<'a> {
         }
     }
 
-    /// Appends the candidates at or above `threshold` in the blocks from `first` to before `end` to
-    /// the collected candidates. The maxima must be known.
+    /// Appends the candidates at or above `threshold` in the blocks `first..end` to the collected
+    /// candidates. The maxima must be known.
     // In bounds: the caller passes numbers of blocks of the vocabulary; indices come from searches.
     pub(super) fn collect(&mut self, first: usize, end: usize, threshold: f32) {
         let raw = self.given.with(&self.buffers.changes);

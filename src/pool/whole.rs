@@ -31,7 +31,8 @@ impl<'a> DerefMut for Whole<'_, 'a> {
 }
 
 impl<'p, 'a> Whole<'p, 'a> {
-    /// Changes the logit of `token`, if it is in the vocabulary.
+    /// Replaces the logit of `token` with the result of `change` on it, if the token is in the
+    /// vocabulary.
     pub fn edit(&mut self, token: Token, change: impl FnOnce(f32) -> f32) {
         if !self.has(token) {
             return;
@@ -222,8 +223,8 @@ impl<'p, 'a> Whole<'p, 'a> {
 
     /// Keeps the first candidates in descending order, with their probabilities. They are sorted
     /// when the array is made. `max` is the largest logit, which is finite; no logit is NaN.
-    /// `logits` contains the logits of these candidates, and perhaps of some more, in order. It is
-    /// swapped with an older buffer.
+    /// `logits` contains the logits of these candidates, and perhaps of some more, in order of id.
+    /// The pool keeps that buffer, and leaves an older one in its place.
     pub fn keep_first(mut self, first: First, max: f32, logits: &mut Vec<f32>) {
         std::mem::swap(&mut self.buffers.first, logits);
         self.defer(Part::First(first), max);

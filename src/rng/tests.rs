@@ -1,6 +1,7 @@
 use super::*;
 
-/// The first outputs of the authors' C code (xoroshiro128plus.c of 2018) from this state are known.
+/// Compares the first outputs from a fixed state with those of the authors' C code
+/// (xoroshiro128plus.c of 2018).
 #[test]
 fn xoroshiro128_plus_known_answers() {
     let mut rng = Xoroshiro128Plus::from_state([1, 2]).expect("not zero");
@@ -17,8 +18,8 @@ fn xoroshiro128_plus_known_answers() {
     assert_eq!(Xoroshiro128Plus::from_state([0, 0]), None);
 }
 
-/// The test has its own implementation of the authors' recurrence and of their seeding by
-/// SplitMix64.
+/// Compares the stream with a separate implementation of the authors' recurrence and of their
+/// seeding by SplitMix64.
 #[test]
 fn a_seed_begins_the_published_stream_and_a_state_goes_on() {
     for seed in [0, 1, 42, 0xFFFF_FFFF, u64::MAX] {
@@ -40,7 +41,7 @@ fn a_seed_begins_the_published_stream_and_a_state_goes_on() {
     assert_eq!(longest.state(), [u64::MAX; 2]);
 }
 
-/// The outputs of SplitMix64 for seed 1234567 were published with it.
+/// Compares outputs of SplitMix64 with published ones, for the seed 1234567.
 #[test]
 fn splitmix64_known_answers() {
     let expected = [

@@ -1,4 +1,4 @@
-//! The file that receives the record.
+//! The file that receives the trace.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -25,7 +25,7 @@ enum Refusal {
     NoFile,
     /// The file belongs to another user, or has several names.
     Foreign,
-    /// Another process is writing the file.
+    /// Another process, or another copy of the library, is writing the file.
     InUse,
     Other(io::Error),
 }
@@ -103,7 +103,8 @@ impl Drop for LineFile {
     }
 }
 
-/// Returns the name of this process's file: `%p` becomes the process id, `%%` a percent sign.
+/// Returns the name of the file of a process: `%p` becomes the process id, `process`, and `%%` a
+/// percent sign.
 pub(super) fn of_process(pattern: &str, process: u32) -> String {
     let mut name = String::new();
     let mut characters = pattern.chars().peekable();
@@ -121,7 +122,7 @@ pub(super) fn of_process(pattern: &str, process: u32) -> String {
     name
 }
 
-/// True if this name gives every process a file of its own.
+/// True if `pattern` gives every process a file of its own.
 pub(super) fn is_of_process(pattern: &str) -> bool {
     of_process(pattern, 1) != of_process(pattern, 2)
 }

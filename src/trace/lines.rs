@@ -1,4 +1,4 @@
-//! The lines of the record, as `docs/trace.schema.json` describes them.
+//! The lines of the trace, as `docs/trace.schema.json` describes them.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -12,7 +12,8 @@ use crate::host_profile::HostProfile;
 use crate::simd;
 use crate::token::Token;
 
-/// A number with the fewest digits that round-trip. One that is not finite becomes `null`.
+/// A number, written with the fewest digits that round-trip. A number that is not finite becomes
+/// `null`.
 #[derive(Clone, Copy)]
 struct Number(f64);
 
@@ -30,7 +31,7 @@ impl Serialize for Number {
     }
 }
 
-/// Returns a number with the digits of a `float`.
+/// Returns `x`, rounded to a `float`.
 fn rounded(x: f64) -> Number {
     Number(f64::from(x as f32))
 }
@@ -55,7 +56,7 @@ impl Serialize for Members<'_> {
     }
 }
 
-/// A token: its number and its text, or the text's bytes if they are not UTF-8.
+/// A token: its id and its text, or the text's bytes if they are not UTF-8.
 #[derive(Default, Serialize)]
 struct Piece {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -124,8 +125,8 @@ pub(super) fn start(options: Options) -> Vec<u8> {
     })
 }
 
-/// The line before the first token of a sequence, and before each change of its stages or their
-/// parameters.
+/// The line before the first token of a sequence, and before the first token after a change of the
+/// stages or their parameters.
 #[derive(Serialize)]
 struct Sequence<'a> {
     kind: &'a str,
@@ -257,7 +258,7 @@ struct ChangeLine<'a> {
     numbers: Members<'a>,
 }
 
-/// The position of a line in the record.
+/// The position of a line in the trace.
 #[derive(Clone, Copy)]
 pub(super) struct Place {
     pub sequence: u64,
@@ -371,7 +372,8 @@ fn stage_line(stage: &Stage, before: usize, options: Options) -> StageLine<'_> {
 /// The maximum length, in bytes, of a description of what a grammar expects.
 const WORDS: usize = 400;
 
-/// Returns the longest prefix of whole characters of a text that has at most `most` bytes.
+/// Returns the longest prefix of `text` that has at most `most` bytes and ends with a whole
+/// character.
 fn start_of(text: &str, most: usize) -> &str {
     let mut ends = (0..=most.min(text.len())).rev();
     let end = ends.find(|&end| text.is_char_boundary(end));

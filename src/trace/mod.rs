@@ -1,11 +1,11 @@
-//! A record of each token that is sampled straight from the logits: which stage of its chain
-//! removed or changed which candidate, and why.
+//! The trace, a record of each token that is sampled straight from the logits: which stage of its
+//! chain removed or changed which candidate, and why.
 //!
-//! During a record, an [`Observer`] reads the pool between the samplers, which work as usual, so
-//! the tokens are the same. Without a record, a token costs one read of a flag. A line of JSON for
-//! each token goes to a file or to a function: `docs/trace.md`.
+//! While tokens are traced, an [`Observer`] reads the pool between the samplers, which work as
+//! usual, so the tokens are the same. Without a trace, a token costs one read of a flag. A line of
+//! JSON for each token goes to a file or to a function: `docs/trace.md`.
 //!
-//! A record is started by [`to_file`] or [`to_function`], or by the environment variables
+//! A trace is started by [`to_file`] or [`to_function`], or by the environment variables
 //! `LLAMA_SIEVE_TRACE`, the name of a file, and `LLAMA_SIEVE_TRACE_OPTIONS`.
 
 mod file;
@@ -33,7 +33,8 @@ pub const VERSION: u32 = 1;
 
 static ON: AtomicBool = AtomicBool::new(false);
 
-/// Returns an observer of the token that will be chosen from these logits; `None` without a record.
+/// Returns an observer of the token that will be chosen from these logits; `None` if tokens are not
+/// traced.
 #[inline]
 pub fn begin(logits: Logits<'_>) -> Option<Box<Observer>> {
     match ON.load(Ordering::Relaxed) {
@@ -42,13 +43,13 @@ pub fn begin(logits: Logits<'_>) -> Option<Box<Observer>> {
     }
 }
 
-/// True if there is a record.
+/// True if tokens are traced.
 #[inline]
 pub fn is_on() -> bool {
     ON.load(Ordering::Relaxed)
 }
 
-/// The number of a sequence in the record. Each chain and each sieve has its own, and so has each
+/// The number of a sequence in the trace. Each chain and each sieve has its own, and so has each
 /// clone.
 #[derive(Debug, Default)]
 pub struct Sequence(AtomicU64);
@@ -88,7 +89,8 @@ pub fn no_pieces(_: Token, _: &mut Vec<u8>) -> bool {
     false
 }
 
-/// Begins the record that the environment variables request, at the first call.
+/// At the first call, starts the trace that the environment variables request, if any. Logs a
+/// warning if that fails.
 pub fn from_environment() {
     static BEGUN: OnceLock<Result<(), String>> = OnceLock::new();
     static REPORTED: AtomicBool = AtomicBool::new(false);
@@ -99,7 +101,7 @@ pub fn from_environment() {
         let options = environment::variable("LLAMA_SIEVE_TRACE_OPTIONS").unwrap_or_default();
         Options::parse(&options).and_then(|options| to_file(&file, options))
     });
-    // The warning is logged only after the start, since its receiver may call the library.
+    // The warning is logged after the initialisation, since the log's sink may call the library.
     if let Err(text) = begun
         && !REPORTED.swap(true, Ordering::Relaxed)
     {

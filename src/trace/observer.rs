@@ -15,7 +15,7 @@ use crate::token::{Token, TokenData, comparable};
 /// The samplers that let only some tokens through, regardless of their logits.
 pub(super) const CONSTRAINTS: [&str; 2] = ["grammar", "token-trie"];
 
-/// The samplers that remove candidates by their logits, without changing these.
+/// The samplers that remove candidates by their logits, and change no logit.
 pub(super) const TRUNCATIONS: [&str; 15] = [
     "top-k",
     "top-p",
@@ -40,7 +40,7 @@ pub type Ask<'a> = &'a dyn Fn(About, Tell<'_>);
 /// The name of a stage.
 pub type Name = Cow<'static, str>;
 
-/// An observer of each stage of a token.
+/// An observer of the stages by which a token is chosen.
 pub trait Watch {
     /// Called before a stage with a function that describes the tokens it will let through, if it
     /// is a constraint.
@@ -102,7 +102,7 @@ pub struct Observer {
     pub(super) chosen: Option<Chosen>,
     /// True if the line of this token replaces the previous line.
     pub(super) replaces: bool,
-    /// True if the grammar outside the chain that has checked the token waits for its trigger;
+    /// True if a grammar outside the chain has checked the token while it waited for its trigger;
     /// `None` if there is no such grammar.
     pub(super) checked: Option<bool>,
 }
@@ -152,9 +152,9 @@ pub(super) struct Change {
 pub(super) struct Chosen {
     pub token: Token,
     pub raw: f32,
-    /// The number of tokens with a larger logit.
+    /// The number of tokens with a larger raw logit.
     pub rank: usize,
-    /// Its logit among the remaining candidates.
+    /// The token's logit among the candidates that the chain has left, if it is one of them.
     pub logit: Option<f32>,
 }
 
@@ -193,7 +193,7 @@ impl Observer {
         }
     }
 
-    /// Marks this token as the replacement of the refused one in the line before, of the same
+    /// Marks this token as the replacement for the refused token in the previous line of the same
     /// sequence.
     pub fn replace(&mut self) {
         self.replaces = true;
@@ -233,8 +233,8 @@ impl Observer {
         }
     }
 
-    /// Returns the distribution after the logits of a few tokens have changed, computed from only
-    /// these.
+    /// Returns the distribution after the logits of a few tokens have changed, computed from these
+    /// logits alone; `None` if that is not possible.
     fn edited(&self, pool: &Pool<'_>) -> Option<Summary> {
         let mut edits = pool.edits()?.peekable();
         if edits.peek().is_none() {
@@ -267,7 +267,7 @@ impl Observer {
     }
 }
 
-/// Returns how many logits are larger than this one.
+/// Returns the number of logits that are larger than `logit`.
 fn count_above(logits: Logits<'_>, logit: f32) -> usize {
     let (n, mut chunk) = (logits.len(), [0.0f32; CHUNK]);
     let of_chunk = |start| {

@@ -1,11 +1,11 @@
-//! The options of the record, parsed from a text.
+//! The options of the trace, parsed from a text.
 
 use crate::quoted::quoted;
 
 /// The maximum number of candidates that are followed.
 pub const MOST_FOLLOWED: usize = 100;
 
-/// The options of the record.
+/// The options of the trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     /// The number of most probable candidates that are followed.
@@ -21,8 +21,8 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Reads `n=10,text=off`; an empty text means the defaults. Fails with a description of the
-    /// fault.
+    /// Reads options such as `n=10,text=off`; an empty text means the defaults. Fails with a
+    /// description of the fault.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut options = Self::default();
         let parts = text.split(',').map(str::trim);

@@ -1,6 +1,6 @@
 //! The destination of the lines: a file or a function, for one process.
 //!
-//! A forked child opens a destination of its own, or stops recording. The parent's locks, which are
+//! A forked child opens a destination of its own, or is not traced. The parent's locks, which are
 //! those of [`crate::sync`], stay usable in the child.
 
 use std::cell::Cell;
@@ -55,17 +55,17 @@ struct Known {
 static CURRENT: Mutex<Option<Arc<Sink>>> = Mutex::new(None);
 
 thread_local! {
-    /// True while this thread is in a call of the record's function. Tokens sampled in that call
-    /// are not recorded.
+    /// True while this thread is in a call of the trace's function. Tokens sampled in that call are
+    /// not traced.
     static DELIVERS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// True within a call of the record's function.
+/// True within a call of the trace's function.
 pub fn delivers() -> bool {
     DELIVERS.get()
 }
 
-/// Runs `work`, as if within a call of the record's function if `delivers` is true. A thread that
+/// Runs `work`; if `delivers` is true, as if within a call of the trace's function. A thread that
 /// helps another one passes that thread's value of [`delivers`].
 pub fn delivering<T>(delivers: bool, work: impl FnOnce() -> T) -> T {
     struct Back(bool);
@@ -78,20 +78,20 @@ pub fn delivering<T>(delivers: bool, work: impl FnOnce() -> T) -> T {
     work()
 }
 
-/// Begins a record in a file, in whose name `%p` becomes the process id. It is readable by this
-/// user only, and is emptied. Fails, with the reason, for a link, for anything but a file, for
-/// another user's file, and for one that is being written.
+/// Starts a trace in a file, in place of the current trace. In the file's name, `%p` becomes the
+/// process id. The file is readable by this user only, and is emptied. Fails, with the reason, for
+/// a link, for anything but a file, for another user's file, and for one that is being written.
 pub fn to_file(pattern: &str, options: Options) -> Result<(), String> {
     begin(Some(pattern), None, options)
 }
 
-/// Begins a record that is passed to a function line by line, and replaces the current one.
+/// Starts a trace that is passed to a function line by line, in place of the current trace.
 pub fn to_function(function: Function, options: Options) -> Result<(), String> {
     begin(None, Some(function), options)
 }
 
-/// Ends the record. Waits at most ten seconds for running calls of its function, unless it is
-/// called from within one.
+/// Ends the trace. Waits at most ten seconds for running calls of the trace's function, unless this
+/// thread is itself in such a call.
 pub fn stop() {
     ON.store(false, Ordering::Relaxed);
     let sink = CURRENT.lock().take();
@@ -135,13 +135,13 @@ fn begin(
     });
     *CURRENT.lock() = Some(Arc::clone(&sink));
     sink.send(lines::start(options));
-    // The record's function may have ended the record already.
+    // The trace's function may have ended the trace already.
     let is_there = CURRENT.lock().is_some();
     ON.store(is_there, Ordering::Relaxed);
     Ok(())
 }
 
-/// Returns an observer of a token; `None` if nothing is recorded.
+/// Returns an observer of a token; `None` if the token is not traced.
 #[cold]
 pub(super) fn observer(logits: Logits<'_>) -> Option<Box<Observer>> {
     if DELIVERS.get() {
@@ -180,8 +180,8 @@ impl Observer {
         sink.send(lines::other(place, token, self.options, pieces));
     }
 
-    /// Returns the position of this sequence's next line. Writes the sequence's own line first if
-    /// it is new.
+    /// Returns the position of this sequence's next line. First writes the sequence's own line, if
+    /// the sequence is new or its stages have changed.
     fn place(&self, sequence: u64, refused: Option<Token>) -> Option<(Arc<Sink>, Place)> {
         let sink = of_this_process().filter(|_| self.chosen.is_some())?;
         let (position, is_new) = sink.advance(sequence, self);
@@ -200,9 +200,9 @@ impl Observer {
 }
 
 impl Sink {
-    /// Returns the destination of this process. A forked child replaces the parent's by a file of
-    /// its own. If there is no file, or its name would be the same, the record ends and the result
-    /// is `None`.
+    /// Returns the destination of this process. A forked child replaces the parent's with a file of
+    /// its own. If there is no file, or its name would be the same, the trace ends and the result
+    /// is `None`. Fails if the new file cannot be opened or written.
     fn known(current: &mut Option<Arc<Self>>) -> Result<Option<Arc<Self>>, String> {
         let process = process::id();
         let Some(sink) = current else {
@@ -257,7 +257,7 @@ impl Sink {
         (0, true)
     }
 
-    /// Writes a line. The function is called without the lock.
+    /// Writes a line to the file, or passes it to the function, which is called without the lock.
     fn send(&self, line: Vec<u8>) {
         if line.is_empty() {
             return;

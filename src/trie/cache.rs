@@ -2,9 +2,10 @@
 //!
 //! The cache keeps at most [`CAPACITY`] tries, which occupy at most [`MAX_BYTES`] together with the
 //! payloads that lead to them. It evicts the least recently used ones. A trie that alone exceeds
-//! that size is not kept. A trie is found by the bytes of a payload, which are hashed and compared.
-//! If these are unknown, the payload is parsed, and the trie is found by the SHA-256 of its
-//! canonical form, in which the order of values does not matter. From then on the bytes are known.
+//! that size is not kept. A trie is first looked up by the bytes of a payload, which are hashed and
+//! compared. If no cached payload has these bytes, the payload is parsed, and the trie is looked up
+//! by the SHA-256 of the payload's canonical form, in which the order of values does not matter.
+//! The cache then keeps the bytes as well.
 //!
 //! Tries are shared by `Arc`, so a trie in use survives its eviction. Any thread may use the cache.
 //! Nothing is parsed under the lock.
@@ -47,7 +48,7 @@ pub struct CacheStats {
     pub bytes: u64,
 }
 
-/// The maximum number of payloads whose bytes are known.
+/// The maximum number of payloads whose bytes are kept.
 const MOST_KNOWN: usize = 2 * CAPACITY;
 
 /// A payload to be looked up: its hash finds an entry, and its bytes confirm it.
@@ -59,14 +60,14 @@ pub(crate) struct Text<'a> {
 
 impl<'a> Text<'a> {
     fn new(json: &'a [u8]) -> Self {
-        // The hash has another key in each process, so that payloads cannot be made to evict each
-        // other.
+        // The hash has a different key in each process, so that nobody can construct payloads whose
+        // hashes are equal, and which would evict each other.
         let hash = ProcessState::default().hash_one(json);
         Self { hash, json }
     }
 }
 
-/// A payload that was parsed without an error.
+/// The bytes of a payload that was parsed without an error, and the key of its trie.
 struct Known {
     json: Box<[u8]>,
     key: Key,
@@ -105,8 +106,9 @@ pub(crate) struct Shared {
 
 static CACHE: Shared = Shared::new(const { NonZeroUsize::new(CAPACITY).unwrap() }, MAX_BYTES);
 
-/// Returns the trie of a payload. Parses the payload if it is not cached. Tokens must be below
-/// `n_vocab`, if that is known.
+/// Returns the trie of the payload `json`, which is parsed if it is not cached. Fails, with a
+/// description of the fault, if the payload is invalid, or if a token is not below `n_vocab`;
+/// `None` if the size of the vocabulary is unknown.
 pub fn trie_of(json: &[u8], n_vocab: Option<usize>) -> Result<Arc<Trie>, String> {
     CACHE.trie_of(json, n_vocab)
 }
@@ -115,7 +117,8 @@ fn fits(trie: &Trie, n_vocab: Option<usize>) -> bool {
     n_vocab.is_none_or(|n_vocab| (trie.max_token() as usize) < n_vocab)
 }
 
-/// Returns the trie of a payload that was not made from JSON. Its tokens must have been checked.
+/// Returns the trie of a payload that was not made from JSON. The caller must have checked the
+/// payload's tokens.
 pub fn trie_of_payload(payload: &Payload) -> Arc<Trie> {
     CACHE.trie_of_payload(payload, None)
 }
@@ -155,8 +158,8 @@ pub fn stats() -> CacheStats {
     CACHE.stats()
 }
 
-/// Returns the counters, and the number of hits by canonical form alone: the payload's bytes were
-/// unknown, but its values were those of a cached payload.
+/// Returns the counters, and the number of hits by canonical form alone: the cache did not have the
+/// payload's bytes, but a payload with the same values.
 pub fn stats_and_reordered() -> (CacheStats, u64) {
     CACHE.stats_and_reordered()
 }
@@ -198,7 +201,8 @@ impl Shared {
         trie
     }
 
-    /// Caches the trie, and the payload as one that leads to it, if there is room for them.
+    /// Caches the trie if it fits into the cache, and the payload's bytes as well if there is room
+    /// for both.
     fn keep(&self, key: Key, text: Option<Text>, trie: &Arc<Trie>) {
         let Some(room) = self.max_bytes.checked_sub(trie.bytes()) else {
             return;
@@ -252,16 +256,16 @@ impl Cache {
         found
     }
 
-    /// Returns the key of the trie that a payload's bytes lead to. Only this function compares
-    /// them.
+    /// Returns the key of the trie of a cached payload with the bytes of `text`. No other function
+    /// compares bytes.
     fn key_of(&mut self, text: Text) -> Option<Key> {
         let known = self.known.get(&text.hash)?;
         (*known.json == *text.json).then_some(known.key)
     }
 
-    /// Finds a trie by the canonical form of a payload. `text` is its JSON, if there is any, which
-    /// was not found before. Also returns true if the bytes need not be recorded, which another
-    /// thread may have done in the meantime.
+    /// Finds a trie by the canonical form of a payload. `text` is the payload's JSON, which was not
+    /// found before; `None` if the payload was not made from JSON. Also returns true if no bytes
+    /// need to be recorded: there are none, or another thread has recorded them in the meantime.
     fn get_canonical(&mut self, key: &Key, text: Option<Text>) -> (Option<Arc<Trie>>, bool) {
         fault::point();
         let is_known = text.is_none_or(|text| self.key_of(text).is_some());
@@ -279,8 +283,8 @@ impl Cache {
         (found, is_known)
     }
 
-    /// Caches a trie, which may be cached already. An empty cache must have room for the trie and
-    /// the payload.
+    /// Caches a trie, which may be cached already, and the payload `known`. An empty cache must
+    /// have room for both. Returns what was evicted.
     #[must_use]
     fn put(
         &mut self,
@@ -318,7 +322,8 @@ impl Cache {
         }
     }
 
-    /// Evicts the least recently used tries or, if only one trie is left, payloads.
+    /// Evicts the least recently used tries or, if only one trie is left, payloads, until the
+    /// contents take at most `max_bytes`.
     fn make_room(&mut self, max_bytes: usize, removed: &mut Removed) {
         while self.stats.bytes > max_bytes as u64 {
             if self.tries.len() > 1
@@ -333,7 +338,7 @@ impl Cache {
         }
     }
 
-    /// Records the removal of a trie, and of the payloads that lead to it.
+    /// Records that a trie was removed, and removes the payloads that lead to it.
     fn evict(&mut self, key: &Key, trie: Arc<Trie>, removed: &mut Removed) {
         self.stats.evictions += 1;
         self.release(trie, removed);

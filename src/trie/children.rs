@@ -1,4 +1,4 @@
-//! Finds the tokens that may follow among the candidates, and removes or masks all others.
+//! Finds those candidates that may follow, and removes or masks all others.
 
 use crate::candidates::Candidates;
 use crate::token::{Token, TokenData, comparable};
@@ -20,8 +20,8 @@ pub(super) struct Found {
     pub(super) possible: usize,
 }
 
-/// The maximum number of words per candidate in a bitmap of children. The bitmap is then 2.7 times
-/// as large as the array.
+/// The maximum size of a bitmap of children, in 64-bit words per candidate. A bitmap of that size
+/// is 2.7 times as large as the array.
 const WORDS_PER_CANDIDATE: usize = 4;
 
 /// Buffers that all calls reuse.
@@ -37,8 +37,8 @@ pub(super) struct Scratch {
 }
 
 impl Scratch {
-    /// Finds the children. This takes one step for each as long as the array has not been
-    /// reordered, otherwise one pass over it.
+    /// Finds the children among the candidates. This takes one step per child as long as the array
+    /// has not been reordered, and otherwise a pass over the array.
     // In bounds: `indices` were found among the same candidates.
     pub(super) fn find(&mut self, candidates: &Candidates<'_>, children: &[Token]) -> Found {
         self.indices.clear();
@@ -66,8 +66,8 @@ impl Scratch {
         found
     }
 
-    /// Finds the children by one pass over the candidates. The memory that this needs depends on
-    /// the number of candidates, not on the token ids.
+    /// Finds the children by one pass over the candidates. The memory that this needs is bounded by
+    /// the number of candidates, whatever the token ids are.
     fn search(&mut self, data: &[TokenData], children: &[Token]) {
         let last = children.last().map_or(0, |&token| token as usize);
         let words = last / 64 + 1;
@@ -101,9 +101,9 @@ impl Scratch {
         }
     }
 
-    /// Handles the case that every child that was found is masked. Puts back the children that were
-    /// not found, as many as fit. If there are none, keeps those that were found. Does nothing to
-    /// an empty array.
+    /// Handles the case that every child that was found is masked. Replaces the candidates with the
+    /// children that were not found, as many as fit, with logit 0. If all children were found,
+    /// keeps only these. Returns `None` for an empty array, which does not change.
     // In bounds: `indices` were found among the same candidates.
     pub(super) fn fall_back(
         &mut self,

@@ -4,7 +4,7 @@
 //! The trie and a position in it are those of [`llama_sieve_constraints::trie`], whose modules are
 //! re-exported. This module adds:
 //!
-//! - `children`: finds the tokens that may follow among the candidates.
+//! - `children`: finds those candidates that may follow.
 //! - [`cache`]: the process-wide cache of tries, by a payload's bytes or the SHA-256 of its
 //!   canonical form.
 //! - [`sampler`]: the constraint as a sampler, and the slot through which any thread can set it.

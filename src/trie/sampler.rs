@@ -1,4 +1,4 @@
-//! The sampler of a token trie, and the slot that has its state.
+//! The sampler of a token trie, and the slot that holds its state.
 //!
 //! The state is in a [`Slot`], shared by the sampler and the code that sets it, perhaps on other
 //! threads. A new trie takes effect between two tokens. The slot's lock is held for one `apply` at
@@ -41,9 +41,9 @@ pub struct Mode {
     pub reset_idle: bool,
 }
 
-/// The number of the mode that selects a token.
+/// The mode in which the sampler selects the most probable valid token.
 pub const GREEDY: i32 = 0;
-/// The number of the mode that leaves the draw to later samplers.
+/// The mode that leaves the draw to later samplers.
 pub const SAMPLED: i32 = 1;
 /// A flag of the mode: the array is reduced to the valid tokens.
 pub const COMPACT: i32 = 0x100;
@@ -51,7 +51,7 @@ pub const COMPACT: i32 = 0x100;
 pub const RESET_IDLE: i32 = 0x200;
 
 impl Mode {
-    /// Converts a mode number of the C interface.
+    /// Converts a mode number of the C interface. Fails, with a description, for an unknown number.
     pub fn from_number(number: i32) -> Result<Self, String> {
         let compact = number & COMPACT != 0;
         let reset_idle = number & RESET_IDLE != 0;
@@ -78,7 +78,8 @@ impl Mode {
 struct Constraint {
     cursor: Cursor,
     mode: Mode,
-    /// True if a warning about an accepted token has been logged. There is one per constraint.
+    /// True if a warning about an accepted token has been logged. There is at most one per
+    /// constraint.
     warned_of_leaving: bool,
     warned_of_cut: bool,
     warned_of_ban: bool,
@@ -92,7 +93,7 @@ pub struct Slot {
 }
 
 impl Slot {
-    /// Returns an empty slot for a vocabulary of this size, if it is known.
+    /// Returns an empty slot for a vocabulary of `n_vocab` tokens; `None` if the size is unknown.
     pub fn new(n_vocab: Option<usize>) -> Self {
         Self {
             constraint: Mutex::new(None),
@@ -125,7 +126,8 @@ impl Slot {
         drop(cleared);
     }
 
-    /// Begins the span of the descriptor with this path. The error lists the paths that exist.
+    /// Begins the span of the descriptor whose path is `path`. Fails if no constraint is set, or if
+    /// no descriptor has that path; the error then lists paths that exist.
     pub fn activate(&self, path: &str) -> Result<(), String> {
         let mut state = self.constraint.lock();
         fault::point();
@@ -150,7 +152,8 @@ impl Slot {
         self.with_cursor(Cursor::is_active).unwrap_or(false)
     }
 
-    /// Returns the name of the value that the span has completed.
+    /// Returns the name of the value that the last span completed; `None` if it has completed none,
+    /// or if no constraint is set.
     pub fn leaf(&self) -> Option<String> {
         self.with_cursor(|cursor| cursor.leaf().map(str::to_owned))?
     }
@@ -329,7 +332,8 @@ impl Constraint {
         !std::mem::replace(told, true)
     }
 
-    /// Allows only the tokens that may follow. Returns the reason if that was impossible.
+    /// Allows only the tokens that may follow. If none of them is a candidate with a logit above
+    /// minus infinity, returns the reason.
     // In bounds: `find` returns an index of the candidates.
     fn apply(
         &mut self,
@@ -371,7 +375,7 @@ impl Constraint {
 
     /// Returns true if the candidates are to be constrained at a node where one value ends, others
     /// continue, and any token may follow. That is so only in greedy mode, and only if the token
-    /// with the largest logit continues a value. If it does not, the span is complete.
+    /// with the largest logit continues a value. If it does not, this function completes the span.
     // In bounds: `argmax` returns an index of the candidates.
     fn goes_on(&mut self, candidates: &Candidates<'_>) -> bool {
         if !self.mode.greedy {

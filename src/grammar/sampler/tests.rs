@@ -189,7 +189,8 @@ fn what_must_follow_is_what_alone_may() {
                 grammar.accept(token);
             }
         }
-        // The empty grammar and the one that waits for a token allow any token at any time.
+        // The empty grammar always allows every token, and the grammar of token elements all but a
+        // few, so nothing is forced.
         let is_free = matches!(name, "empty" | "token");
         assert_eq!(most > 0, !is_free, "{name}");
     }
@@ -312,8 +313,8 @@ fn only_texts_in_utf_8_follow_a_pattern() {
     }
 }
 
-/// A draft may take the steps of one token. If each of its tokens could take as many, a draft could
-/// take seconds.
+/// A whole draft may take only as many steps as one token. If each token of a draft could take as
+/// many, a draft could take seconds.
 #[test]
 fn a_draft_is_looked_at_as_far_as_the_steps_of_one_call_reach() {
     let tree = tree_of_bytes((b'a'..=b'd').map(|byte| vec![byte]));

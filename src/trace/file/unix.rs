@@ -11,7 +11,7 @@ use libc::{fstat64 as fstat, ino64_t as ino_t, stat64 as stat};
 
 use super::Refusal;
 
-/// The device and the number of a file.
+/// The device and the inode number of a file.
 pub(super) type Identity = (libc::dev_t, ino_t);
 
 /// Returns the identity of the file that the descriptor refers to now; an error if it is closed.

@@ -28,10 +28,10 @@ const SHARING_VIOLATION: i32 = 32;
 const VOLUME: usize = 7;
 /// The index of the number of links (names).
 const NAMES: usize = 10;
-/// The index of the first half of the file's number; the other half is next.
+/// The index of the first half of the file index; the other half is next.
 const NUMBER: usize = 11;
 
-/// The volume and both halves of the number of a file.
+/// The volume's serial number and both halves of the file index.
 pub(super) type Identity = [u32; 3];
 
 /// Returns the identity of the file that the handle refers to now; an error if it is closed.

@@ -8,7 +8,7 @@ fn payload(token: usize, n_leaves: usize) -> String {
     format!(r#"{{"descriptors":[{{"path":"p","leaves":[{leaves}]}}]}}"#)
 }
 
-/// Returns the bytes that a payload and its trie take in the cache.
+/// Returns the number of bytes that a payload and its trie take in the cache.
 fn bytes_of(json: &str) -> usize {
     let payload = Payload::parse(json.as_bytes(), None).expect("the payload is good");
     Trie::new(&payload).bytes() + json.len()
@@ -55,8 +55,9 @@ fn the_same_set_in_another_order_is_the_same_trie() {
     };
     let first = of(&of_leaves("m", "p", &[a, b], "5, 4"));
     assert_eq!(counts(), (0, 0, 1, 1));
-    // The values are in another order, with spaces, one occurs again with a later name, and one has
-    // no tokens.
+    // These have the values or terminators in a different order, without the space, or with
+    // additions that have no effect: a terminator and a value that occur again, the value under a
+    // later name, and a value without tokens.
     let others = [
         of_leaves("m", "p", &[b, a], "5, 4"),
         of_leaves("m", "p", &[a, b], "4,5,4"),
@@ -66,7 +67,7 @@ fn the_same_set_in_another_order_is_the_same_trie() {
         assert!(Arc::ptr_eq(&first, &of(json)));
         assert_eq!(counts(), (i, i, 1, 1), "{json}");
     }
-    // By now their bytes are known.
+    // By now the cache has their bytes.
     for (i, json) in (4u64..).zip(&others) {
         assert!(Arc::ptr_eq(&first, &of(json)));
         assert_eq!(counts(), (i, 3, 1, 1));
@@ -87,7 +88,7 @@ fn the_same_set_in_another_order_is_the_same_trie() {
     let again = of(&others[0]);
     assert!(!Arc::ptr_eq(&first, &again));
     assert_eq!((cache.stats().misses, cache.stats().entries), (7, 4));
-    // A trie that was made without bytes is also found.
+    // A payload that was not made from JSON also finds the trie.
     let payload = Payload::parse(others[1].as_bytes(), None).expect("it is good");
     assert!(Arc::ptr_eq(&again, &cache.trie_of_payload(&payload, None)));
 }
@@ -130,7 +131,7 @@ fn what_is_known_of_payloads_is_bounded() {
     }
 }
 
-/// If two payloads have the same hash, their bytes decide.
+/// Checks that two payloads with the same hash are told apart by their bytes.
 #[test]
 fn a_hash_alone_finds_nothing() {
     let cache = Shared::new(NonZeroUsize::new(4).expect("not 0"), MAX_BYTES);
@@ -149,7 +150,7 @@ fn a_hash_alone_finds_nothing() {
     let second = cache.trie_of_payload(&parsed, Some(text(other.as_bytes())));
     assert!(!Arc::ptr_eq(&first, &second));
     assert_eq!(cache.counted(), (2, cache.stats().bytes));
-    // The second payload has replaced the first one, which is found by its canonical form.
+    // The second payload has replaced the first one, which is now found only by its canonical form.
     assert!(
         cache
             .with(|cache| cache.get(text(one.as_bytes())))
@@ -159,7 +160,8 @@ fn a_hash_alone_finds_nothing() {
     assert!(Arc::ptr_eq(&first, &again));
 }
 
-/// A payload is evicted with its trie, because of the number of tries or because of their size.
+/// Checks that a payload is evicted together with its trie, both when the cache has too many tries
+/// and when it has too many bytes.
 #[test]
 fn a_payload_goes_with_its_trie() {
     let json = [payload(1, 3), payload(2, 3), payload(3, 3)];
@@ -247,7 +249,8 @@ fn what_is_cached_is_refused_as_what_is_read() {
     }
 }
 
-/// A payload that was not made from JSON has no bytes by which it could be found.
+/// Checks that a payload that was not made from JSON, and so has no bytes, is found by its
+/// canonical form.
 #[test]
 fn what_is_made_is_found_by_its_sets() {
     let cache = Shared::new(NonZeroUsize::new(4).expect("not 0"), MAX_BYTES);

@@ -1,6 +1,7 @@
 use super::*;
 
-/// Returns candidates, none of which is at the index where a host puts it.
+/// Returns `n` candidates by descending id. If `n` is even, none is at the index where a host puts
+/// it.
 fn reversed(n: i32) -> Vec<TokenData> {
     let ids = (0..n).rev();
     ids.map(|id| TokenData::new(id, id as f32)).collect()

@@ -83,8 +83,8 @@ fn a_slot_that_was_cleared_constrains_nothing() {
     assert!(slot.activate("p").is_err());
 }
 
-/// After a panic in `apply`, only allowed candidates are left, whatever state they were in. If the
-/// slot is empty, all are allowed.
+/// Checks that `salvage`, which is called after a panic in `apply`, leaves only allowed candidates,
+/// whatever the candidates were before. If the slot is empty, all are allowed.
 #[cfg(not(model))]
 #[test]
 fn what_is_salvaged_is_allowed() {
