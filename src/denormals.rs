@@ -17,13 +17,14 @@ pub(crate) fn with_flushed_denormals<T>(body: impl FnOnce() -> T) -> T {
 
 fn control() -> u32 {
     let mut control = 0u32;
-    // SAFETY: stores the control register of the vector unit in this number.
+    // SAFETY: stores the control register of the vector unit in `control`.
     unsafe { asm!("stmxcsr [{}]", in(reg) &raw mut control, options(nostack)) };
     control
 }
 
 fn set_control(control: u32) {
-    // SAFETY: loads the control register with this number: its earlier value, and the bit that
-    // makes denormal results zero. The caller restores it before it returns.
+    // SAFETY: loads the control register with its earlier value, perhaps with the bit set that
+    // makes denormal results zero. `with_flushed_denormals` restores the earlier value before it
+    // returns.
     unsafe { asm!("ldmxcsr [{}]", in(reg) &raw const control, options(nostack, readonly)) };
 }

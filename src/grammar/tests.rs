@@ -123,8 +123,8 @@ fn in_an_array_of_one_the_dead_exchange_no_id() {
         assert_eq!(left(&[(0, 2.5)]), [(0, 2.5)], "{why:?}");
         assert_eq!(left(&[(0, NEVER)]), [(0, NEVER)], "{why:?}");
         assert_eq!(left(&[]), [], "{why:?}");
-        // If there are several candidates and the end token is not among them, one is replaced by
-        // it. An end token with minus infinity counts as present.
+        // If there are several candidates and the end token is not among them, it replaces the
+        // first one. An end token with minus infinity counts as present.
         assert_eq!(
             left(&[(1, 2.5), (2, 3.5)]),
             [(0, 0.0), (2, NEVER)],

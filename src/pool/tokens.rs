@@ -10,7 +10,8 @@ use crate::kernels::scan::{count_at_least, position_of};
 use crate::memory;
 use crate::token::{Token, TokenData, comparable};
 
-/// Blocks with an unmasked candidate count as few if at most one in this many blocks has one.
+/// The blocks with an unmasked candidate, or with one that reaches a threshold, count as few if
+/// they are at most one in this many.
 const SPARSE: usize = 8;
 
 /// The caller's logits, and where the current ones are stored.

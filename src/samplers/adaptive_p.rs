@@ -128,7 +128,7 @@ impl AdaptiveP {
         }
     }
 
-    /// Replaces the exponentials, whose sum is `sum`, by transformed logits. `original` then has
+    /// Replaces the exponentials, whose sum is `sum`, with transformed logits. `original` then has
     /// the probabilities. Returns the largest transformed logit if none is NaN.
     fn transform(&mut self, data: &mut [TokenData], sum: f32) -> Option<f32> {
         let curve = self.curve();
@@ -222,8 +222,9 @@ impl Sampler for AdaptiveP {
         self.average.pending = Some((candidates.as_slice()[chosen].id, self.original[chosen]));
     }
 
-    /// Chooses a token, and defers the probabilities until they are read. Changes and draws nothing
-    /// if a logit is infinite or NaN.
+    /// Chooses a token, and defers the probabilities until they are read. Returns false, and
+    /// changes and draws nothing, if the array is needed: for example, if the largest logit is
+    /// infinite or a logit is NaN.
     // In bounds: `discrete` returns the index of a token, and every token has an exponential.
     fn narrow_whole(&mut self, mut whole: Whole<'_, '_>) -> bool {
         let curve = self.curve();

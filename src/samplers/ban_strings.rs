@@ -1,5 +1,5 @@
-//! Bans texts, or regular expressions: no token is chosen that would complete one, whatever tokens
-//! spell it.
+//! Bans texts, or regular expressions: no token is chosen that would complete a banned text or a
+//! match, whatever tokens spell it.
 //!
 //! The search is that of [`bans`](llama_sieve_constraints::bans). While the accepted text does not
 //! end with a prefix of a banned text, only tokens that contain a whole banned text are banned.
@@ -191,8 +191,10 @@ impl BanStrings {
         }
     }
 
-    /// Returns the number of accepted tokens since the start of the longest banned text that one
-    /// more token would complete; 0 if none has begun.
+    /// Returns the number of accepted tokens since the beginning of the earliest banned text that
+    /// one more token could complete; 0 if there is none. For regular expressions, if one more
+    /// token could complete a match that has begun, returns the number of tokens since the
+    /// beginning of the earliest match that has begun, up to a limit.
     pub fn rewind(&self) -> usize {
         self.search.rewind()
     }
@@ -218,7 +220,7 @@ impl BanStrings {
         }
     }
 
-    /// Calls `ban` with each token that is banned now. Some tokens may be passed twice.
+    /// Calls `ban` with each token that is banned now. A token may be passed more than once.
     fn each(&self, mut ban: impl FnMut(Token)) {
         self.search.whole().iter().for_each(|&token| ban(token));
         self.search.each(ban);

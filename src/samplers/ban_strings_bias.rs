@@ -2,7 +2,7 @@
 //! matched part.
 //!
 //! [`bias`](llama_sieve_constraints::bans::bias) finds the tokens. While the accepted text does not
-//! end with a prefix of one of the given texts, only tokens that contain a whole one are changed.
+//! end with a prefix of one of the given texts, only tokens that contain a whole text are changed.
 
 use std::ffi::CStr;
 use std::sync::Arc;
@@ -35,8 +35,8 @@ clone_by_field!(BanStringsBias {
 
 impl BanStringsBias {
     /// Returns a sampler that adds `bias` to the logit of a token that completes one of `texts`,
-    /// and a part of it to one that continues a text. `None` if there are no texts, or if `bias` is
-    /// 0.
+    /// and a part of `bias` to that of a token that continues one. `None` if there are no texts, or
+    /// if `bias` is 0.
     ///
     /// # Errors
     /// Returns an error message if `bias` is not finite, and in the cases of

@@ -61,8 +61,8 @@ impl Dist {
     }
 }
 
-/// The number of candidates from which the exponentials are written into the array itself. For
-/// fewer, a separate buffer is faster: in the array, a load into a register would soon follow
+/// The number of candidates at or above which the exponentials are written into the array itself.
+/// For fewer, a separate buffer is faster: in the array, a load into a register would soon follow
 /// stores to parts of the same memory.
 pub(crate) const MANY: usize = 4096;
 
@@ -76,7 +76,8 @@ impl Dist {
     }
 
     /// Draws from the logits of a vocabulary, and defers the probabilities until they are read.
-    /// Returns false, and draws nothing, if a logit is infinite or NaN.
+    /// Returns false, and chooses nothing, if the array is needed: for example, if the largest
+    /// logit is infinite or a logit is NaN.
     fn draw_of_whole(&mut self, mut whole: Whole<'_, '_>, draw: f64) -> bool {
         if whole.n_vocab() < MANY {
             return false;
@@ -249,7 +250,8 @@ impl Sampler for Dist {
 }
 
 impl Dist {
-    /// Returns the next draw, for `n` candidates.
+    /// Returns the next random number, from 0 to 1. With the profile of a build that draws nothing
+    /// for a single candidate, returns 0 for `n` = 1, and the stream does not advance.
     fn next_draw(&mut self, n: usize) -> f64 {
         if n == 1 && !HostProfile::current().one_candidate_draw.dist {
             return 0.0;

@@ -89,8 +89,8 @@ impl Clone for Dry {
     }
 }
 
-/// The number of tokens for which memory is reserved at creation, so that windows of common sizes
-/// never allocate later.
+/// The maximum number of tokens for which memory is reserved at creation, so that windows of common
+/// sizes never allocate later.
 const RESERVED: usize = 1024;
 
 /// The logarithm of the largest `float`: a power of `base` with a larger logarithm would be
@@ -156,7 +156,7 @@ impl Dry {
         self.window.drain(..surplus);
     }
 
-    /// Returns the number of tokens in the window.
+    /// Returns the maximum number of tokens in the window.
     pub(crate) fn window_size(&self) -> usize {
         usize::try_from(self.params.last_n).unwrap_or(0)
     }
@@ -208,7 +208,8 @@ impl Dry {
         }
     }
 
-    /// Searches for repetitions. Returns true if the window is long enough for one.
+    /// Searches for repetitions. Returns false, without a search, if the window, or its part after
+    /// the last breaker, is too short for one.
     fn finds(&mut self) -> bool {
         let allowed = self.params.allowed_length;
         if self.window.len() as i32 <= allowed {
@@ -224,7 +225,8 @@ impl Dry {
         true
     }
 
-    /// Penalises the tokens by index, if each token is at its own index.
+    /// Penalises the tokens by index. Returns false, and changes nothing, unless each token is at
+    /// its own index.
     // In bounds: each token was found at its index above.
     fn penalise_in_place(&self, candidates: &mut Candidates<'_>) -> bool {
         let mut tokens = self.longest.keys();

@@ -2,7 +2,8 @@
 //! with a common prefix (llama.cpp pull request 9896).
 //!
 //! 1. If the total probability of all end-of-generation candidates, multiplied by 3 and by the
-//!    number of candidates, is above that of the others, only they stay.
+//!    number of candidates, is above that of the others, only the end-of-generation candidates
+//!    stay.
 //! 2. Otherwise each candidate whose text is a prefix of another's is merged with that one, into
 //!    the more probable of the two. Then candidates of probability below 0.2 are removed and, after
 //!    normalisation, those below 1 / (kept + 1). End-of-generation candidates are not removed. If
@@ -94,7 +95,9 @@ impl Infill {
         }
     }
 
-    /// Keeps only the end-of-turn token, with the probability of the first candidate that was kept.
+    /// Keeps only the end-of-turn token, with the probability of the first candidate that was kept,
+    /// or of the first one of all if none was kept. Does nothing if the vocabulary has no such
+    /// token.
     fn end(&self, candidates: &mut Candidates<'_>, first_kept: Option<TokenData>) {
         let first = first_kept.or(candidates.as_slice().first().copied());
         let (Some(end), Some(first)) = (self.end, first) else {

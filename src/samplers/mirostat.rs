@@ -26,7 +26,7 @@ use crate::token::{Token, TokenData};
 
 /// The share of the probabilities that is summed without exact exponentials. It is so large that
 /// few candidates are selected, and so small that the sum passes a power of two within that share
-/// in only a few arrays of a hundred.
+/// in only a few of a hundred arrays.
 const BESIDE: f32 = 0.15;
 
 /// The kept candidates count as most of an array if they are more than one in this many.
@@ -105,7 +105,8 @@ impl Feedback {
         true
     }
 
-    /// Returns the sum if no exponential of the built-in overflows.
+    /// Returns the sum, unless the largest logit [`overflows`]: the built-in's order then does not
+    /// begin with it.
     fn usable(&self, sum: Option<f32>) -> Option<f32> {
         sum.filter(|_| !overflows(self.descending.column().max))
     }
@@ -267,7 +268,7 @@ impl Feedback {
 }
 
 /// Returns the exponent of Zipf's law for these probabilities, by least squares on the first
-/// `pairs` pairs of neighbours.
+/// `pairs` pairs of adjacent ones.
 fn zipf_exponent(ps: &[f32], pairs: usize) -> f32 {
     let mut products = 0.0f32;
     let mut squares = 0.0f32;
@@ -422,8 +423,8 @@ impl Feedback {
     }
 }
 
-/// Returns the number of these descending probabilities with a surprisal of at most `mu`, at least
-/// 1; `None` if all have one.
+/// Returns the number of these descending probabilities with a surprisal of at most `mu`, or 1 if
+/// there are none; `None` if all have such a surprisal.
 fn kept_up_to(ps: &[f32], mu: f32) -> Option<usize> {
     let first_above = ps.iter().position(|&p| -log2(p) > mu);
     first_above.map(|kept| kept.max(1))

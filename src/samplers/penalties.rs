@@ -59,8 +59,8 @@ impl Factors {
         self.repeated(logit) - self.of_count::<FUSED>(count as f32, self.present)
     }
 
-    /// Returns the penalised logit of the token whose count is negative. llama.cpp also penalises
-    /// such a token.
+    /// Returns the penalised logit of a token whose `count` is 0 or less ([`History::owing`]).
+    /// llama.cpp also penalises such a token.
     fn owed(&self, logit: f32, count: i32) -> f32 {
         let (count, present) = (count as f32, 0.0 * self.present);
         let penalty = match fuses(Fused::Penalty) {
@@ -258,7 +258,8 @@ impl Penalised<'_> {
         candidate.logit = self.factors.penalised::<FUSED>(candidate.logit, count);
     }
 
-    /// Penalises the tokens of the window by index, if each token is at its own index.
+    /// Penalises the tokens of the window by index. Returns false, and changes nothing, unless each
+    /// token is at its own index.
     // In bounds: each token was found at its index above.
     fn apply_in_place<const FUSED: bool>(self, candidates: &mut Candidates<'_>) -> bool {
         let distinct = self.history.distinct();

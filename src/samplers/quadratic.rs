@@ -1,8 +1,8 @@
-//! Quadratic sampling, or smoothing: replaces the logits by a parabola or a cubic through the
-//! largest (kalomaze, text-generation-webui; KoboldCpp).
+//! Quadratic sampling, or smoothing: maps the logits with a parabola or a cubic through the largest
+//! one (kalomaze, text-generation-webui; KoboldCpp).
 //!
 //! With m the largest logit and d = x - m, a logit x becomes `m - k f d^2 + s f d^3` with `k = (3 -
-//! curve) / 2`, `s = (curve - 1) / 2` where f is the factor. Logits near the largest move nearer,
+//! curve) / 2`, `s = (curve - 1) / 2` and the factor f. Logits near the largest move nearer to it,
 //! and distant ones further away. The arithmetic is in `float`. One pass finds the largest logit,
 //! and a second one changes all logits.
 

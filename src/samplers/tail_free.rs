@@ -61,7 +61,7 @@ impl TailFree {
     }
 }
 
-/// Returns the absolute second difference of three neighbours.
+/// Returns the absolute second difference of the probabilities of three adjacent candidates.
 fn bend(triple: &[TokenData]) -> f64 {
     let &[a, b, c] = triple else {
         return 0.0;

@@ -21,7 +21,7 @@ use crate::sampler::{About, Sampler, Tell, scratch};
 use crate::simd::libm::{exp_f64, fma, ln, pow};
 use crate::token::TokenData;
 
-/// Divides the logits by a temperature that follows the entropy.
+/// Divides the logits by a temperature that rises with the entropy.
 #[derive(Clone, Debug)]
 pub struct TempExt {
     t: f32,
@@ -58,7 +58,7 @@ impl TempExt {
         self.exponent = exponent;
     }
 
-    /// True if the temperature follows the entropy. NaN means plain temperature.
+    /// True if the temperature depends on the entropy. A `delta` of NaN means plain temperature.
     fn is_dynamic(&self) -> bool {
         self.delta > 0.0
     }
@@ -76,7 +76,9 @@ impl TempExt {
     }
 
     /// Ranks and scales the candidates in separate buffers, and writes each candidate once. Returns
-    /// false if ids are not indices, or if a logit is infinite.
+    /// false, and writes nothing, if the candidates are already sorted or cannot be
+    /// [ranked](HostOrder::rank_plain), or if the division could change their order or give an
+    /// infinite logit.
     // In bounds: only arrays with candidates are ranked.
     fn apply_aside(&mut self, candidates: &mut Candidates<'_>) -> bool {
         if candidates.is_sorted() || !self.order.rank_plain(candidates.as_slice()) {
@@ -154,8 +156,8 @@ impl Sampler for TempExt {
         self.work.softmax_double(data);
     }
 
-    /// Scales all tokens without sorting them. Returns false if a probability is 0, or if the host
-    /// fuses the terms of the entropy.
+    /// Scales all tokens without sorting them. Returns false, and changes nothing, if that is not
+    /// possible: for example, if a probability is 0, or if the host fuses the terms of the entropy.
     fn narrow_whole(&mut self, mut whole: Whole<'_, '_>) -> bool {
         if !self.is_dynamic() {
             scale_whole(whole, self.t);

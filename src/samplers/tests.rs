@@ -30,7 +30,7 @@ struct Ways {
 
 fn ways(sampler: Option<impl Sampler>) -> Ways {
     let mut narrows = sampler.expect("one that does something");
-    // Accepts some tokens with a repetition of 3, for samplers that remember them.
+    // Accepts some tokens, the last one twice, for samplers that remember them.
     for token in [1, 2, 3, 3] {
         narrows.accept(token);
     }
@@ -151,7 +151,7 @@ fn ordinary_logits_need_no_array_of_the_vocabulary() {
     }
 }
 
-/// Returns chains with parameters at the end of their range, which may need the array.
+/// Returns chains with parameters at the ends of their ranges, which may need the array.
 fn odd_chains() -> Vec<(&'static str, Vec<Ways>)> {
     let dist = || ways(Some(Dist::new(42)));
     let before = |sampler| vec![sampler, dist()];
@@ -232,7 +232,7 @@ fn both_ways_leave_the_same_of_any_logits() {
         with(f32::INFINITY),
         with(f32::NEG_INFINITY),
         with(f32::NAN),
-        // The difference to the others is too large for the built-ins' sort to distinguish them.
+        // So large that the number of its bucket overflows in the built-ins' sort.
         with(4e8),
         with(f32::MIN),
     ];
@@ -362,8 +362,8 @@ fn only_tokens_outside_a_known_vocabulary_are_complained_about() {
     }
 }
 
-/// The built-in that replaces a sampler in a graph has its arguments, and has accepted the tokens
-/// of its window.
+/// Checks that the built-in that replaces a sampler in a graph has the sampler's arguments, and has
+/// accepted the tokens of its window.
 #[test]
 fn the_built_in_is_made_of_the_same_arguments() {
     fn of(sampler: Option<impl Sampler>) -> Option<BuiltIn> {

@@ -6,9 +6,9 @@
 //! is above minus infinity, there is no distribution, and all candidates stay.
 //!
 //! The sums of the distribution are computed in one pass (two for p-less) with an error of at most
-//! a millionth, and bound the threshold. If a candidate is between the bounds, they are computed
-//! again in double precision, with an error of at most 1e-9. Only if a candidate is still between
-//! them is everything computed by the definition, term by term.
+//! a millionth, which gives bounds on the threshold. If a candidate is between the bounds, the sums
+//! are computed again in double precision, with an error of at most 1e-9. Only if a candidate is
+//! still between them is everything computed by the definition, term by term.
 
 use std::ffi::CStr;
 use std::fmt::Debug;
@@ -191,7 +191,7 @@ struct Sums {
 /// The largest relative error of a sum.
 const ERROR: f64 = 1e-6;
 
-/// The largest logit whose double is far enough from the largest `float`.
+/// The largest logit that can safely be multiplied by 2 in single precision.
 const LARGE: f32 = 1e37;
 
 impl Sums {
@@ -361,7 +361,8 @@ impl Bounds {
     }
 }
 
-/// If the largest logit is at or above this number, it is too far from 0 for [`Bounds::refined`].
+/// If the absolute value of the largest logit is at or above this number, the logit is too far from
+/// 0 for [`Bounds::refined`].
 const LARGEST_REFINED: f32 = 1e5;
 
 /// Returns the smallest `float` that is not below `x`.

@@ -1,5 +1,5 @@
 //! Top-H: keeps the most probable candidates while their entropy, after normalisation, is at most
-//! alpha times that of all (Potraghloo et al. 2025).
+//! alpha times the entropy of all candidates (Potraghloo et al. 2025).
 //!
 //! Let x be the descending logits and m the largest of them, and let `Z = sum(exp(x - m))` and `S =
 //! sum((m - x) * exp(x - m))` over the first k. Their entropy is `ln Z + S / Z`, which rises with
@@ -24,7 +24,8 @@ use crate::sampler::{About, Sampler, Tell, scratch};
 use crate::simd::libm::exp_f64;
 use crate::token::comparable;
 
-/// Keeps the most probable candidates while their entropy is at most a fraction of that of all.
+/// Keeps the most probable candidates while their entropy is at most a fraction of the entropy of
+/// all candidates.
 #[derive(Clone, Debug)]
 pub struct TopH {
     alpha: f32,

@@ -203,7 +203,7 @@ impl TopP {
         Some(Found::Ranked(kept))
     }
 
-    /// Replaces the candidates by the first `kept` of the nucleus.
+    /// Replaces the candidates with the first `kept` of the nucleus.
     // In bounds: the found indices are those of candidates, and `kept` is at most their number.
     fn keep_found(&mut self, candidates: &mut Candidates<'_>, of: Nucleus, kept: usize) {
         let (ids, ps) = (&self.indices[..kept], &self.ps[..kept]);
@@ -287,7 +287,8 @@ const SHARES: [f32; 3] = [1.0, 0.7, 0.3];
 
 /// The largest number of selected candidates that are ranked immediately.
 const RANKED: usize = 2048;
-/// Candidates are selected by the block maxima if at most one in this many blocks may have one.
+/// Candidates are selected by the block maxima if at most one in this many blocks reaches the
+/// threshold.
 const FEW_BLOCKS: usize = 8;
 
 /// The nucleus that was found.

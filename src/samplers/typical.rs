@@ -10,10 +10,10 @@
 //! ln 0 is NaN. Then no score is less than another, so all candidates are tied.
 //!
 //! A large array is not sorted: [`DescendingSum`] finds sum and entropy without the order, from the
-//! probabilities of the largest candidates and their logarithms. Every candidate nearer to the
-//! entropy than the most probable of the others is then known. That distance is reduced as far as
-//! the probabilities allow, and only candidates within it are ranked. Both sorts are replayed only
-//! if there is a tie among the kept candidates or at the cut.
+//! probabilities of the largest candidates and their logarithms. Every candidate that is nearer to
+//! the entropy than the most probable of the remaining ones is then known. That distance is reduced
+//! as far as the probabilities allow, and only candidates within it are ranked. Both sorts are
+//! replayed only if there is a tie among the kept candidates or at the cut.
 
 mod by_distance;
 
@@ -136,7 +136,8 @@ impl Typical {
     }
 
     /// Selects from `n` candidates until the probabilities of those within some distance from the
-    /// entropy together exceed `p`. Returns a distance within which they exceed it only slightly.
+    /// entropy together exceed `p`. Returns a distance within which they exceed `p` only slightly;
+    /// infinity if all candidates were selected.
     fn take_enough(&mut self, n: usize, sum: f32, entropy: f32, beside: f32) -> f32 {
         // The margin is far larger than the rounding error of a sum.
         let enough = self.cut.p + 2e-4;
@@ -273,8 +274,8 @@ fn ranked<'a>(
 
 /// The result of ranking the nearest candidates.
 enum Nearest {
-    /// The number of candidates kept. No two of them, with the first one that is not kept, are
-    /// equally near.
+    /// The number of candidates kept. No two candidates among these and the first one that is not
+    /// kept are equally near.
     Distinct(usize),
     /// Two of these candidates are equally near.
     Tied,
@@ -306,8 +307,8 @@ fn has_own_entropy() -> bool {
     fuses(Fused::TypicalEntropy) || flushes_to_zero()
 }
 
-/// True if this thread's processor treats denormal numbers as zero. More probabilities are 0 then,
-/// and one of them makes the entropy NaN.
+/// True if denormal results are flushed to zero on this thread. More of the built-in's
+/// probabilities are then 0, and a single one of these makes the entropy NaN.
 fn flushes_to_zero() -> bool {
     black_box(f32::MIN_POSITIVE) / 2.0 == 0.0
 }

@@ -4,8 +4,8 @@ use crate::kernels;
 use crate::rng::at_position;
 use crate::token::{Token, TokenData};
 
-/// Writes the probabilities of `candidates`, and returns the index of the largest sum of logit and
-/// Gumbel noise.
+/// Writes the probabilities of `candidates`, and returns the index of the candidate with the
+/// largest sum of logit and Gumbel noise. The noise is computed from `bits`.
 pub(super) fn gumbel(candidates: &mut [TokenData], max: f32, bits: u64) -> usize {
     let sum = kernels::exponentiate(candidates, max);
     let mut best = 0;
@@ -21,8 +21,8 @@ pub(super) fn gumbel(candidates: &mut [TokenData], max: f32, bits: u64) -> usize
     best
 }
 
-/// Returns -ln(-ln u) for a uniform number u that is a hash of the random number and the token
-/// (Gumbel 1954).
+/// Returns -ln(-ln u) for a uniform number u that is a hash of the random number `bits` and the
+/// token (Gumbel 1954).
 fn gumbel_noise(bits: u64, token: Token) -> f64 {
     let hash = at_position(bits, u64::from(token as u32));
     // The number is the middle of one of 2^52 intervals, so that it is neither 0 nor 1.

@@ -12,17 +12,17 @@ use std::fmt;
 /// what is allowed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Error {
-    /// A parameter is NaN, or out of its range.
+    /// A parameter, a stage, or a sampler for a slot is not allowed.
     Parameter(String),
     /// There are no logits.
     EmptyVocabulary,
-    /// There are more logits than token numbers: more than 2^31 - 1.
+    /// There are more than 2^31 - 1 logits; this number is the largest token id.
     TooManyTokens(usize),
     /// Every logit, or the logit of the drawn token, is minus infinity or NaN.
     NoCandidate,
     /// The saved bytes cannot be restored.
     State(String),
-    /// There is too little memory for the parameters.
+    /// There is too little memory.
     NoMemory,
 }
 

@@ -12,8 +12,8 @@ use crate::token::Token;
 /// the chain have left. Afterwards the array has the candidates from which the token was drawn,
 /// with their probabilities.
 ///
-/// If no candidate has a probability, the first one with the largest logit is selected, since a
-/// host aborts if no candidate is selected.
+/// If the sieve fails, for example because every candidate is masked, the first candidate with the
+/// largest logit is selected, since a host aborts if no candidate is selected.
 #[derive(Clone, Debug)]
 pub struct SieveSampler(Sieve);
 

@@ -95,7 +95,8 @@ impl Default for Sieve {
 }
 
 impl Sieve {
-    /// Returns a sieve without history. Fails if a parameter is not finite or out of its range.
+    /// Returns a sieve without history. Fails if a parameter is not finite or out of its range, or
+    /// if there is too little memory.
     pub fn new(params: &Params) -> Result<Self, Error> {
         params.check()?;
         let mut biases = Biases::default();
@@ -129,10 +130,10 @@ impl Sieve {
         &self.params
     }
 
-    /// Sets other parameters from the next token on. History and generator continue, with two
-    /// exceptions: a different `rng` begins its stream at `seed`, and a smaller `penalty_last_n`
-    /// keeps only the newest tokens. A new `seed` of the same `rng` takes effect at
-    /// [`reset`](Self::reset). On failure nothing changes.
+    /// Sets the parameters that apply from the next token on. History and generator continue, with
+    /// two exceptions: a different `rng` begins its stream at `seed`, and a smaller
+    /// `penalty_last_n` keeps only the newest tokens. A new `seed` of the same `rng` takes effect
+    /// at [`reset`](Self::reset). On failure nothing changes.
     pub fn set_params(&mut self, params: &Params) -> Result<(), Error> {
         params.check()?;
         self.reserve_for(params)?;
@@ -181,7 +182,8 @@ impl Sieve {
         &self.history
     }
 
-    /// Returns the number of tokens accepted since the beginning.
+    /// Returns the number of tokens accepted since the sieve was created or reset.
+    /// [Loading](Self::load) a state sets this number to the one in the state.
     pub fn accepted(&self) -> u64 {
         self.accepted
     }
@@ -261,7 +263,8 @@ impl Sieve {
     }
 
     /// Chooses one of the candidates of a chain, and selects it. The candidates from which it was
-    /// drawn replace those of the chain.
+    /// drawn replace those of the chain. Fails as [`sample`](Self::sample) does, and then leaves
+    /// the chain's candidates unchanged.
     pub fn sample_candidates(&mut self, candidates: &mut Candidates<'_>) -> Result<(), Error> {
         let mut gathered = std::mem::take(&mut self.gathered);
         gathered.clear();

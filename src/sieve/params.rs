@@ -86,8 +86,8 @@ pub struct Params {
     pub temperature: f32,
     /// The number of largest logits that are kept.
     pub top_k: i32,
-    /// Keeps the smallest set of most probable tokens whose probabilities add up to this value. At
-    /// or below 0, keeps only the most probable token.
+    /// Keeps the smallest set of most probable tokens whose probabilities add up to at least this
+    /// value. At or below 0, keeps only the most probable token.
     pub top_p: f32,
     /// Keeps the tokens whose probability is at least this fraction of the largest one.
     pub min_p: f32,
@@ -176,7 +176,8 @@ impl Params {
         }
     }
 
-    /// Fails unless every parameter is in its range and, except for biases, finite.
+    /// Fails unless every parameter is finite and in its range. A bias may be infinite, but not
+    /// NaN.
     pub fn check(&self) -> Result<(), Error> {
         let finite = [
             ("temperature", self.temperature),

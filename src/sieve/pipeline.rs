@@ -86,7 +86,7 @@ impl Default for Last {
     }
 }
 
-/// Copies of the buffers only the candidates from which the last token was drawn.
+/// Copies no buffers, except for the candidates from which the last token was drawn.
 impl Clone for Pipeline {
     fn clone(&self) -> Self {
         Self {
@@ -178,8 +178,9 @@ impl Pipeline {
         running.run(first);
         match largest(running.pool) {
             f32::NEG_INFINITY => return Err(Error::NoCandidate),
-            // Probabilities are NaN in this case, and do not show which candidates are banned.
-            // Those that a bias or a host has made NaN are.
+            // If a logit is plus infinity, all probabilities are NaN, and do not show which
+            // candidates are banned. So a logit that a bias or a host has made NaN becomes minus
+            // infinity.
             f32::INFINITY => running.pool.ban_nan(),
             _ => {}
         }
@@ -218,7 +219,7 @@ impl Pipeline {
         self.left = None;
     }
 
-    /// Makes room for the most memory that the logits of `n` tokens can need.
+    /// Reserves the most memory that the logits of `n` tokens can need.
     pub(super) fn warm_up(&mut self, n: usize) -> Result<(), TryReserveError> {
         self.members.warm_up(n);
         // The draw reserves room for at least this many candidates, however few are left.
@@ -234,8 +235,8 @@ impl Pipeline {
 }
 
 impl Sieve {
-    /// Sets the stages that run, and their order, in place of those of the parameters. `None`
-    /// restores the latter. The bias still comes first, and the last stage draws the token if it
+    /// Sets the stages that run, and their order, in place of those of the parameters, which `None`
+    /// restores. The bias still comes first, and the last stage draws the token if it
     /// [can](Stage::draws). Stages that stay keep their memory. Fails, and changes nothing, if a
     /// stage occurs twice, if one that draws is not the last, or if a number is not finite.
     ///

@@ -30,7 +30,7 @@ impl Stages {
         }
     }
 
-    /// Makes room for the most memory that `n` candidates can need.
+    /// Reserves the most memory that `n` candidates can need.
     pub(super) fn warm_up(&mut self, n: usize) {
         warm_up(self.top_k.as_mut(), n);
         warm_up(self.typical.as_mut(), n);
@@ -49,7 +49,8 @@ pub(super) fn temperature(params: &Params) -> f32 {
     params.temperature
 }
 
-/// Makes room in the buffers of the thread for a stage, if it is enabled.
+/// Reserves the memory that a stage needs for `n` candidates in the buffers of the thread, if the
+/// stage is enabled.
 pub(super) fn warm_up(stage: Option<&mut impl Sampler>, n: usize) {
     if let Some(stage) = stage {
         stage.warm_up(n);

@@ -348,9 +348,10 @@ impl Sieve {
         size(self.history.len(), &self.params, self.members())
     }
 
-    /// Writes history, generator and parameters into the first [`state_size`](Self::state_size)
-    /// bytes. Fails if there are fewer, or if a sampler in a slot has a memory that cannot be
-    /// saved. Samplers without a memory, banned texts and the loop breaker can be saved.
+    /// Writes history, generator, parameters and the memory of the stages into the first
+    /// [`state_size`](Self::state_size) bytes. Fails if there are fewer, or if a sampler in a slot
+    /// has a memory that cannot be saved. Samplers without a memory, banned texts and the loop
+    /// breaker can be saved.
     pub fn save(&self, bytes: &mut [u8]) -> Result<(), Error> {
         self.check_saved()?;
         let (size, room) = (self.state_size(), bytes.len());
@@ -384,7 +385,7 @@ impl Sieve {
     /// Restores a saved state, so that the sieve continues like the one that wrote `bytes`, but
     /// with its own parameters. A smaller window keeps the newest tokens. Fails, and changes
     /// nothing, if the bytes are not a state, are damaged, have an unknown version, or belong to a
-    /// generator other than `rng`.
+    /// generator other than `rng` or to different stages that have a memory.
     pub fn load(&mut self, bytes: &[u8]) -> Result<(), Error> {
         let state = read(bytes)?;
         let ours = self.generator.kind();
@@ -422,8 +423,8 @@ impl Sieve {
         Ok(())
     }
 
-    /// Fails unless the memory of stages in a saved state can be
-    /// [taken over](Self::load_stages) by the stages of this sieve.
+    /// Fails unless the memory of stages in a saved state can be [taken over](Self::load_stages) by
+    /// the stages of this sieve. Also fails if there is too little memory to try it.
     fn check_stages(&self, rng: RngKind, bytes: &[u8]) -> Result<(), Error> {
         let mt19937 = rng == RngKind::Mt19937;
         let members = self.members();

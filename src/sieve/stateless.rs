@@ -6,7 +6,7 @@ use crate::metrics::Summary;
 use crate::sieve::Error;
 use crate::token::{Token, TokenData};
 
-/// Fails for a vocabulary that is empty, or has more tokens than there are token numbers.
+/// Fails if the number of tokens, `n`, is 0 or above `Token::MAX`.
 pub(super) fn check(n: usize) -> Result<(), Error> {
     match n {
         0 => Err(Error::EmptyVocabulary),

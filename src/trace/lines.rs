@@ -180,7 +180,7 @@ struct Line<'a> {
     position: u64,
     /// Milliseconds since the first line.
     ms: Number,
-    /// Microseconds of all stages together; `trace_us` has those of the observation.
+    /// The time of all stages together, in microseconds; `trace_us` is that of the observation.
     us: Number,
     trace_us: Number,
     token: Chosen,

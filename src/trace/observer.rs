@@ -102,8 +102,8 @@ pub struct Observer {
     pub(super) chosen: Option<Chosen>,
     /// True if the line of this token replaces the previous line.
     pub(super) replaces: bool,
-    /// True if a grammar outside the chain has checked the token while it waited for its trigger;
-    /// `None` if there is no such grammar.
+    /// If a grammar outside the chain has checked the token, true if that grammar waits for its
+    /// trigger. `None` if there is no such grammar.
     pub(super) checked: Option<bool>,
 }
 

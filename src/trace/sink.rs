@@ -78,14 +78,15 @@ pub fn delivering<T>(delivers: bool, work: impl FnOnce() -> T) -> T {
     work()
 }
 
-/// Starts a trace in a file, in place of the current trace. In the file's name, `%p` becomes the
-/// process id. The file is readable by this user only, and is emptied. Fails, with the reason, for
-/// a link, for anything but a file, for another user's file, and for one that is being written.
+/// Ends the current trace, and starts one in a file, in whose name `%p` becomes the process id. The
+/// file is emptied and, except on Windows, readable by this user only. Fails, with the reason, for
+/// a link, for anything but a file, for a file with several names, for one that is being written
+/// and, except on Windows, for another user's file.
 pub fn to_file(pattern: &str, options: Options) -> Result<(), String> {
     begin(Some(pattern), None, options)
 }
 
-/// Starts a trace that is passed to a function line by line, in place of the current trace.
+/// Ends the current trace, and starts one that is passed to a function line by line.
 pub fn to_function(function: Function, options: Options) -> Result<(), String> {
     begin(None, Some(function), options)
 }

@@ -57,8 +57,9 @@ fn bans(texts: &[&str], words: &Words) -> BanStrings {
     made.expect("they can be banned").expect("there are some")
 }
 
-/// Applies a sampler to as many random logits, and to arrays of them: in the order of their tokens,
-/// reversed, and of a few. All results are equal. Returns the logits that changed.
+/// Applies a sampler to `n_logits` random logits, and to arrays of them: all in the order of their
+/// tokens, all in reverse order, and a few. Checks that all results are equal. Returns the logits
+/// that changed.
 pub(in crate::samplers) fn changed_on_logits(
     sampler: &mut impl Sampler,
     n_logits: usize,

@@ -16,8 +16,8 @@ use crate::random::HashMap;
 use crate::token::Token;
 use crate::vocabulary::Vocabulary;
 
-/// The number of bytes to which breakers are cut. The rest of a breaker is also cut to a number of
-/// tokens.
+/// The number of bytes to which breakers are cut. The rest of a breaker is also cut to
+/// `MAX_TAIL_TOKENS` tokens.
 pub(crate) const MAX_BREAKER_BYTES: usize = 40;
 pub(super) const MAX_TAIL_TOKENS: usize = 20;
 /// The number of tokens reserved per byte. A tokenizer makes fewer: normalization turns 3 bytes
@@ -192,7 +192,7 @@ pub(crate) struct FoundBreakers<'a> {
 }
 
 impl<'a> FoundBreakers<'a> {
-    /// Finds breakers, each cut to 40 bytes, in all texts.
+    /// Finds breakers, each cut to 40 bytes, in the texts of all tokens.
     pub(crate) fn new(vocabulary: &dyn Vocabulary, breakers: &[&'a [u8]]) -> Self {
         let mut found = Self::default();
         let mut distinct: Vec<&[u8]> = with_room(breakers.len()).unwrap_or_else(exhausted);

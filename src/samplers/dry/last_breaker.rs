@@ -1,7 +1,7 @@
 //! The position of the last sequence breaker.
 //!
 //! A token is settled once it is followed by as many tokens as a breaker may have: no later token
-//! can complete a breaker that begins there. So each search covers only the newest tokens, not the
+//! can complete a breaker that begins at it. So each search covers only the newest tokens, not the
 //! whole window. This limits the cost of a hostile request that makes thousands of breakers begin
 //! at each token.
 

@@ -9,7 +9,7 @@ use crate::token::Token;
 
 /// The longest period.
 pub(crate) const MAX_PERIOD: usize = 1024;
-/// The maximum of the number of tokens that a repetition must have.
+/// The maximum of `min_tokens`, the minimum number of tokens in a repetition.
 pub(crate) const MAX_LENGTH: usize = 65_536;
 
 /// A repetition: the newest `length` tokens repeat with `period`, three times or more.
@@ -40,8 +40,8 @@ crate::sampler::clone_by_field!(Repetitions {
 });
 
 impl Repetitions {
-    /// Returns a detector of periods of at most `max_period` that are repeated three times, or more
-    /// often until all copies have `min_tokens` tokens.
+    /// Returns a detector of periods of at most `max_period` tokens, with three copies or with as
+    /// many as are needed for `min_tokens` tokens in all.
     pub(super) fn new(max_period: usize, min_tokens: usize) -> Self {
         let zeros = |n: usize| {
             let mut zeros = with_room(n).unwrap_or_else(exhausted);

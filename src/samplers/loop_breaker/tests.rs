@@ -167,7 +167,7 @@ fn a_text_is_forced_token_by_token() {
     assert_eq!(masked(&mut breaker, &logits), array_of(&logits));
     loop_of(&mut breaker, &[3, 4], 1);
     assert_eq!(left(&masked(&mut breaker, &logits)), [40]);
-    // The host accepts another token than the forced one.
+    // The host accepts a token that is not the forced one.
     breaker.accept(9);
     assert_eq!(masked(&mut breaker, &logits), array_of(&logits));
 }

@@ -1,8 +1,8 @@
 use super::*;
 use crate::token::array_of;
 
-/// Ordinary candidates are ranked and scaled in separate buffers. If one is infinite, that happens
-/// in the array.
+/// Checks that ordinary candidates are ranked and scaled in separate buffers. If a logit is
+/// infinite, the candidates are sorted and scaled in the array.
 #[test]
 #[cfg_attr(miri, ignore = "no pointers, and minutes")]
 fn ordinary_candidates_are_written_once() {

@@ -64,7 +64,8 @@ fn few_logits_are_ranked_without_a_sample() {
     }
 }
 
-/// The built-in's `llama_sampler_top_p_impl` does this with more than 1,024 candidates.
+/// Checks that, as in the built-in's `llama_sampler_top_p_impl`, only 256 of more than 1,024
+/// candidates are sorted at first.
 #[test]
 fn of_many_candidates_the_host_sorts_256_at_first() {
     assert_eq!(sorted_for(1, 1024), 1024);

@@ -40,8 +40,8 @@ lent_per_thread!(ByDistance);
 room!(ByDistance: ranks, kept; scores);
 
 impl ByDistance {
-    /// Cuts the candidates. Returns true if two of the kept candidates and the first one that is
-    /// not kept are equally near. `order` and `work` provide their buffers.
+    /// Cuts the candidates. Returns true if two of them are equally near, among those that are kept
+    /// and the first one that is not. `order` and `work` provide their buffers.
     // In bounds: ranks are kept, and each candidate has one rank and one probability.
     pub(super) fn keep(
         &mut self,

@@ -37,8 +37,8 @@ fn expected(logits: &[f32], p: f64) -> Vec<Token> {
     places[..=end].iter().map(|&place| place as Token).collect()
 }
 
-/// Returns logits that are distinct except for the first pairs, which are equal. The largest logits
-/// are nearest to the entropy, so a cut is among the others.
+/// Returns `n` logits that are distinct, except that the two logits of each of the first `pairs`
+/// pairs are equal. The largest logits are nearest to the entropy, so a cut is among the others.
 fn with_pairs(n: usize, pairs: usize) -> Vec<f32> {
     let mut lcg = Lcg(n as u32);
     let step = |i: usize| (i as f32 + 0.5 * lcg.unit()) / n as f32;

@@ -81,8 +81,9 @@ impl Selector {
         each!(self, s => s.rng_mut())
     }
 
-    /// Returns the stage with these parameters. If `old` is a stage of this kind, it is returned
-    /// with its memory.
+    /// Returns the selector for `stage`; `None` if that stage does not draw the token. If `old` is
+    /// of the same kind, it is returned with the new parameters and its memory. Otherwise the
+    /// stream of the new selector begins at `seed`.
     fn of(stage: Stage, mut old: Option<Box<Self>>, seed: u32) -> Option<Box<Self>> {
         let mut fresh = match (stage, old.as_deref_mut()) {
             (Stage::Mirostat { tau, eta, m }, Some(Self::Mirostat(s))) => {
@@ -181,7 +182,7 @@ impl Members {
         }
     }
 
-    /// Makes room for the most memory that `n` candidates can need.
+    /// Reserves the most memory that `n` candidates can need.
     pub(super) fn warm_up(&mut self, n: usize) {
         warm_up(self.xtc.as_deref_mut(), n);
         warm_up(self.temp_ext.as_mut(), n);

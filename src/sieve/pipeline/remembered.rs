@@ -167,7 +167,7 @@ fn put_words(rng: &SeededMt19937, mt19937: bool, put: &mut impl FnMut(&[u8])) {
     }
 }
 
-/// Takes the next part from `bytes`. `None` unless it belongs to the stage with this number.
+/// Takes the next part from `bytes`. `None` unless it belongs to the stage numbered `number`.
 fn part<'b>(bytes: &mut &'b [u8], number: u32) -> Option<&'b [u8]> {
     let (head, rest) = bytes.split_at_checked(HEAD)?;
     let (head, _) = head.as_chunks();

@@ -153,7 +153,7 @@ impl Stage {
     }
 }
 
-/// Fails unless a slot with this number exists.
+/// Fails unless there is a slot numbered `slot`.
 pub(in crate::sieve) fn check_slot(slot: usize) -> Result<(), Error> {
     let last = MAX_SAMPLERS - 1;
     match slot > last {
