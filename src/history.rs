@@ -20,8 +20,8 @@ use crate::token::Token;
 pub struct History {
     /// The maximum number of tokens in `window`.
     capacity: usize,
-    /// The window length from which each `accept` discounts the oldest token: `capacity`, unless
-    /// that was copied from another window.
+    /// The window length at or above which each `accept` discounts the oldest token. It equals
+    /// `capacity`, unless that was copied from another window.
     full: usize,
     window: VecDeque<Token>,
     /// The distinct tokens of the window with their counts, in no particular order.
@@ -139,8 +139,8 @@ impl History {
     }
 
     /// Copies the tokens, the counts and the capacity of `source`, as the built-in's
-    /// `llama_sampler_copy` does. The length from which the oldest token is discounted stays this
-    /// window's own.
+    /// `llama_sampler_copy` does. The window length at which `accept` begins to discount the oldest
+    /// token stays this window's own.
     ///
     /// If the two windows differ in length, the counts no longer match the tokens in the window.
     /// With a shorter source, a token that leaves is not discounted. With a longer source, the

@@ -228,13 +228,15 @@ impl SeededMt19937 {
         }
     }
 
-    /// Restarts the stream.
+    /// Restarts the stream: with the requested seed, or with a new random one if none was
+    /// requested.
     pub fn restart(&mut self) {
         self.current = resolve_seed(self.seed);
         self.stream.reseed(self.current);
     }
 
-    /// Begins the stream of `seed`. A later restart returns to it.
+    /// Begins the stream of `seed`, even if that is [`DEFAULT_SEED`]. A later
+    /// [`restart`](Self::restart) treats `seed` as [`new`](Self::new) does.
     pub fn begin(&mut self, seed: u32) {
         self.seed = seed;
         self.current = seed;

@@ -13,7 +13,8 @@ use crate::token::Token;
 /// which is caught.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Removes or rewrites candidates. After a failure they pass through unchanged.
+    /// Removes or rewrites candidates. After a failure the array keeps its size, and what was
+    /// already rewritten stays.
     Filter,
     /// Chooses a candidate. After a failure it chooses the one with the largest logit, since a host
     /// aborts if none is selected.

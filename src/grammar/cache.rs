@@ -1,9 +1,9 @@
 //! The process-wide cache of compiled grammars, for later requests with the same grammar.
 //!
 //! The cache holds at most [`MAX_CACHED`] grammars and [`MAX_CACHE_BYTES`] bytes, and evicts the
-//! least recently used ones. Its key is the SHA-256 of a grammar's source, with the vocabulary. A
-//! grammar grows while it is in use, and the code that makes it grow calls [`trim`]. A grammar in
-//! use survives its eviction.
+//! least recently used ones. A grammar is looked up by the SHA-256 of its source and by its
+//! vocabulary. A grammar grows while it is in use, and the code that makes it grow calls [`trim`].
+//! A grammar in use survives its eviction.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;

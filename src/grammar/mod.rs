@@ -1,7 +1,7 @@
 //! A sampler that constrains the text by a grammar in GBNF, a JSON Schema, a regular expression, a
 //! choice or a description of tags.
 //!
-//! The engine is that of [`llama_sieve_constraints::grammar`], whose modules are re-exported. This
+//! The engine is in [`llama_sieve_constraints::grammar`], whose modules are re-exported. This
 //! module adds:
 //!
 //! - [`cache`]: the process-wide cache of compiled grammars;

@@ -1,8 +1,8 @@
 //! Bans texts, or regular expressions: no token is chosen that would complete a banned text or a
 //! match, whatever tokens spell it.
 //!
-//! The search is that of [`bans`](llama_sieve_constraints::bans). While the accepted text does not
-//! end with a prefix of a banned text, only tokens that contain a whole banned text are banned.
+//! The search for them is in [`bans`](llama_sieve_constraints::bans). While the accepted text does
+//! not end with a prefix of a banned text, only tokens that contain a whole banned text are banned.
 
 use std::ffi::CStr;
 use std::sync::Arc;

@@ -40,7 +40,7 @@ pub struct Dist {
     /// Buffers for the dropped candidates of a draw in order, and for the largest candidates.
     larger: Scratch<Kept>,
     head: Scratch<Head>,
-    /// A buffer for the logits of a part of all tokens.
+    /// A buffer for the logits of some of the tokens.
     part: Scratch<Picked>,
 }
 

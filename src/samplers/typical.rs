@@ -45,7 +45,7 @@ pub struct Typical {
     ranking: Scratch<Ranking>,
     kept: Scratch<Kept>,
     descending: Scratch<DescendingSum>,
-    /// The negative distances from the entropy of the candidates that may be kept.
+    /// For each candidate that may be kept, the negative of its distance from the entropy.
     nearness: Scratch<Column>,
     /// The indices of the ranked candidates, and their distances; then their indices in order.
     near: Scratch<Places>,

@@ -6,8 +6,9 @@ use crate::sieve::Error;
 use crate::token::Token;
 
 /// A label that is kept with the parameters and has no effect: every sieve computes as llama.cpp's
-/// chain does. The other differences between tsampler's modes have fields of their own, which
-/// [`Params::tsampler`] sets to tsampler's choices.
+/// chain does. The label is a mode of the sampler library tsampler (`docs/sampling.md`). The other
+/// differences between tsampler's modes have fields of their own, which [`Params::tsampler`] sets
+/// to tsampler's choices.
 // The variants are in the order of their numbers in C.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {

@@ -164,7 +164,7 @@ fn put_params(params: &Params, put: &mut impl FnMut(&[u8])) {
 /// | 0..32 | temperature, top_p, min_p, typical_p, top_n_sigma, penalty_repeat, _freq, _present |
 /// | 32..40 | top_k, penalty_last_n |
 /// | 40..56 | min_keep, requested seed |
-/// | 56..72 | mode, method, order, m, each by the number that C has for it |
+/// | 56..72 | mode, method and order, each as its number in C; m |
 /// | 72..72 + 8 m | token and bias, m times |
 #[derive(Debug)]
 pub(super) struct Saved<'a> {

@@ -107,8 +107,8 @@ pub(crate) struct Shared {
 static CACHE: Shared = Shared::new(const { NonZeroUsize::new(CAPACITY).unwrap() }, MAX_BYTES);
 
 /// Returns the trie of the payload `json`, which is parsed if it is not cached. Fails, with a
-/// description of the fault, if the payload is invalid, or if a token is not below `n_vocab`;
-/// `None` if the size of the vocabulary is unknown.
+/// description of the fault, if the payload is invalid, or if a token is not below `n_vocab`, the
+/// size of the vocabulary, if it is known.
 pub fn trie_of(json: &[u8], n_vocab: Option<usize>) -> Result<Arc<Trie>, String> {
     CACHE.trie_of(json, n_vocab)
 }

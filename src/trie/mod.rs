@@ -1,8 +1,8 @@
 //! Constrained decoding by allowed sequences: the model must produce exactly one of a set of
 //! values, each of which is a sequence of tokens.
 //!
-//! The trie and a position in it are those of [`llama_sieve_constraints::trie`], whose modules are
-//! re-exported. This module adds:
+//! The trie and the cursor, a position in it, are defined in [`llama_sieve_constraints::trie`],
+//! whose modules are re-exported. This module adds:
 //!
 //! - `children`: finds those candidates that may follow.
 //! - [`cache`]: the process-wide cache of tries, by a payload's bytes or the SHA-256 of its

@@ -93,7 +93,7 @@ pub struct Slot {
 }
 
 impl Slot {
-    /// Returns an empty slot for a vocabulary of `n_vocab` tokens; `None` if the size is unknown.
+    /// Returns an empty slot. `n_vocab` is the size of the vocabulary, if it is known.
     pub fn new(n_vocab: Option<usize>) -> Self {
         Self {
             constraint: Mutex::new(None),
