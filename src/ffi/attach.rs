@@ -24,9 +24,9 @@ pub const NO_LIBRARY: &str = "no llama.cpp is loaded as a shared library: load i
 /// `flags` is 0. Existing samplers stay as they are. New ones are this library's. For libraries
 /// that are loaded later, call the function again: it adds their imports and leaves the others
 /// unchanged. The function does not affect function pointers that a program has got in another way,
-/// such as by dlsym or GetProcAddress (Python's ctypes), or has kept from before; imports by a
-/// number instead of a name; or a llama.cpp that is linked into the program. If several llama.cpps
-/// are loaded, it uses the first.
+/// such as by dlsym or GetProcAddress (Python's ctypes), or has kept from before; imports by
+/// ordinal instead of by name; or a llama.cpp that is linked into the program. If several
+/// llama.cpps are loaded, it uses the one that was loaded first.
 ///
 /// Returns the number of imports that this call has redirected; 0 if all already are, or if the
 /// preload library was loaded by LD_PRELOAD. LLAMA_SIEVE_ERROR_PARAMS for other `flags`;
@@ -126,7 +126,7 @@ mod door {
             .ok_or_else(|| Failure::new(LLAMA_SIEVE_ERROR_INTERNAL, last_error::get()))
     }
 
-    /// Returns a function of the preload library, if that is in the process.
+    /// Returns the function `name` of the preload library, if that library is in the process.
     fn loaded(all: &[Library<'_>], name: &CStr) -> Option<Address> {
         all.iter().find_map(|library| library.symbol(name))
     }
@@ -162,7 +162,8 @@ mod door {
         })
     }
 
-    /// Loads the library until the process ends, and returns its function.
+    /// Loads the preload library at `path`, which then stays loaded until the process ends, and
+    /// returns its function [`ATTACH`].
     fn load(path: &Path) -> Result<Address, Failure> {
         let not_found = |why: &str| {
             let text = format!(
@@ -204,8 +205,8 @@ mod door {
             Ok(here.map(|here| PathBuf::from(&here.file)))
         }
 
-        /// Loads the library with this path until the process ends. The error says why it cannot be
-        /// loaded.
+        /// Loads the library at `path`, which then stays loaded until the process ends. The error
+        /// says why it cannot be loaded.
         pub(super) fn loaded(path: &Path) -> Result<Address, String> {
             let name = CString::new(path.as_os_str().as_encoded_bytes());
             let name = name.map_err(|_| "its path has a NUL".to_owned())?;
@@ -235,8 +236,8 @@ mod door {
             Ok(pinned(NonNull::from(&HERE).cast()).and_then(path))
         }
 
-        /// Loads the library with this path until the process ends. The error says why it cannot be
-        /// loaded.
+        /// Loads the library at `path`, which then stays loaded until the process ends. The error
+        /// says why it cannot be loaded.
         pub(super) fn loaded(path: &Path) -> Result<Address, String> {
             load(path).map_err(|error| error.to_string())
         }

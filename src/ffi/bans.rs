@@ -53,7 +53,7 @@ const PER_BYTE: usize = 128;
 const PER_BYTE_OF_PATTERN: usize = 1024;
 
 /// Makes a sampler that bans every token that would complete one of `n` texts, however the text is
-/// tokenized, so that none of them occurs in the generated text.
+/// tokenized, so that none of these texts occurs in the generated text.
 ///
 /// The text is that of the accepted tokens as hosts show it: control tokens, and tokens that end a
 /// generation, have none. A token that only begins a text is not banned. llama_sieve_ban_rewind
@@ -72,11 +72,12 @@ const PER_BYTE_OF_PATTERN: usize = 1024;
 /// removes a candidate: if all are banned, they stay with minus infinity. llama.cpp does not have
 /// it.
 ///
-/// `vocab` is read within this call only. Disabled: `n` 0. Returns NULL, and llama_sieve_last_error
-/// says which text and why, if `vocab`, `texts` or a text is NULL; if a text is empty or longer
-/// than LLAMA_SIEVE_BAN_MAX_TEXT_BYTES; if there are more than LLAMA_SIEVE_BAN_MAX_TEXTS texts or
-/// LLAMA_SIEVE_BAN_MAX_BYTES bytes in all; if a text is not UTF-8 although case is folded or it is
-/// an expression; if an expression is refused; and for other `flags`.
+/// `vocab` is read within this call only. Disabled: `n` == 0. Returns NULL, and
+/// llama_sieve_last_error says which text and why, if `vocab`, `texts` or a text is NULL; if a text
+/// is empty or longer than LLAMA_SIEVE_BAN_MAX_TEXT_BYTES; if there are more than
+/// LLAMA_SIEVE_BAN_MAX_TEXTS texts or LLAMA_SIEVE_BAN_MAX_BYTES bytes in all; if a text is not
+/// UTF-8 although case is folded or it is an expression; if an expression is refused; and for other
+/// `flags`.
 ///
 /// # Safety
 /// `vocab` is NULL or a vocabulary of the host; `texts` is NULL or `n` pointers, each NULL or a C
@@ -126,7 +127,7 @@ pub unsafe extern "C" fn llama_sieve_init_ban_strings(
 /// A token continues a text if the text began before the token and matches up to the token's end.
 /// If m of the text's L bytes then match, m / L of `bias` is added to the token's logit. Of several
 /// texts the one with the largest share counts. A token that completes a text, or contains a whole
-/// one, gets all of `bias`. A token that only begins a text is not changed.
+/// text, gets all of `bias`. A token that only begins a text is not changed.
 ///
 /// Texts and `flags` are those of llama_sieve_init_ban_strings, but LLAMA_SIEVE_BAN_REGEX is
 /// refused, since an expression has no length. With LLAMA_SIEVE_BAN_FOLD_CASE characters are
@@ -135,7 +136,7 @@ pub unsafe extern "C" fn llama_sieve_init_ban_strings(
 /// Put the sampler before those that truncate. llama_sieve_ban_rewind returns 0 for it. llama.cpp
 /// does not have it.
 ///
-/// `vocab` is read within this call only. Disabled: `n` 0, `bias` 0. Returns NULL, and
+/// `vocab` is read within this call only. Disabled: `n` == 0 or `bias` == 0. Returns NULL, and
 /// llama_sieve_last_error says why, if `bias` is NaN or infinite, and for the texts and `flags`
 /// that llama_sieve_init_ban_strings refuses.
 ///
@@ -224,11 +225,11 @@ unsafe fn texts_of<'a>(texts: *const *const c_char, n: usize) -> Result<Vec<&'a 
 /// With regular expressions it is the longest prefix of any match, at most 1024 tokens. With
 /// llama_sieve_init_ban_strings_bias the result is 0, since nothing is banned.
 ///
-/// The function is for hosts that can rewind their cache: if the ban has cost the best candidate,
-/// they take that many tokens back, which removes the prefix, and continue with another token. The
-/// sampler is rewound by llama_sampler_reset and by accepting the tokens that are left, or replaced
-/// by a clone that was made at that point. Returns a negative error for NULL, for other samplers,
-/// and if the sampler is in use or out of use.
+/// The function is for hosts that can rewind their cache: if the ban has masked the most probable
+/// candidate, they take that many tokens back, which removes the prefix, and continue with a
+/// different token. The sampler is rewound by llama_sampler_reset and by accepting the tokens that
+/// are left, or replaced by a clone that was made at that point. Returns a negative error for NULL,
+/// for other samplers, and if the sampler is in use or disabled by an internal error.
 ///
 /// # Safety
 /// `smpl` is NULL or a live sampler.

@@ -16,7 +16,7 @@ use crate::ffi::samplers::REPLACEABLE;
 use crate::ffi::vtable::Vtable;
 
 /// Returns the recipe of the built-in equivalent to `smpl`; `None` if `smpl` is not a sampler of
-/// this library.
+/// this library, or of a kind that no built-in replaces.
 ///
 /// # Safety
 /// `smpl` is a live sampler of any kind.
@@ -80,14 +80,14 @@ pub unsafe fn copy_between(
     }
 }
 
-/// Replaces `dst` by a built-in made from the recipe, if `src` is such a built-in.
+/// Replaces `dst` with a built-in made from the recipe, if `src` is a built-in of that kind.
 ///
 /// # Safety
 /// `src` and `dst` are live samplers of one host; `dst` is this library's, and the recipe was read
 /// from it.
 unsafe fn take_kind_of(src: *const llama_sampler, dst: *mut llama_sampler, recipe: &Recipe) {
-    // SAFETY: the caller guarantees the samplers and the recipe; no other code knows the sampler
-    // that is freed.
+    // SAFETY: the caller guarantees the samplers and the recipe; no other code has a pointer to the
+    // sampler that is freed.
     unsafe {
         let made = recipe.make();
         if made.is_null() {
@@ -100,9 +100,10 @@ unsafe fn take_kind_of(src: *const llama_sampler, dst: *mut llama_sampler, recip
     }
 }
 
-/// If both are chains, replaces each member of `dst` that is this library's while its counterpart
-/// in `src` is not, or the reverse, by a clone of that counterpart. This prepares for a host that
-/// then copies the members itself, by calls that cannot be intercepted.
+/// Prepares two chains for a host that then copies the members itself, by calls that cannot be
+/// intercepted. Each member of `dst` whose vtable differs from that of its counterpart in `src` is
+/// replaced with a clone of the counterpart, if the two have the same name. Does nothing unless
+/// both samplers are chains.
 ///
 /// # Safety
 /// `src` and `dst` are live samplers of the bound host.
@@ -126,14 +127,15 @@ unsafe fn liken_members(src: *const llama_sampler, dst: *mut llama_sampler) {
     }
 }
 
-/// Makes `dst` a clone of `src` if both have the same name. Returns true if it did.
+/// Makes `dst` a clone of `src`. Returns false, with `dst` unchanged, if the two have different
+/// names, or if `src` cannot be cloned.
 ///
 /// # Safety
 /// `src` and `dst` are live samplers of the bound host.
 unsafe fn become_clone_of(src: *const llama_sampler, dst: *mut llama_sampler) -> bool {
     let free = guard("copy", || None, || free_of(&Host::get().ok()?).ok());
-    // SAFETY: the caller guarantees the samplers; names are strings. No other code knows the
-    // sampler that is freed.
+    // SAFETY: the caller guarantees the samplers; names are strings. No other code has a pointer to
+    // the sampler that is freed.
     unsafe {
         let (from, to) = (&*(*src).iface, &*(*dst).iface);
         let (Some(free), Some(clone)) = (free, from.clone) else {

@@ -31,7 +31,7 @@ pub(crate) struct Taken<'a, T> {
 /// falling asleep.
 const LOOKS: usize = 100;
 
-/// The pause between two attempts after these.
+/// The pause between two attempts after the first [`LOOKS`].
 const PAUSE: Duration = Duration::from_micros(50);
 
 /// The most that one pause counts towards the waiting time. If a pause takes longer, the process

@@ -19,8 +19,8 @@ pub const LLAMA_SIEVE_MAX_BATCH: usize = 1_048_576;
 /// The maximum number of sequence breakers of DRY.
 pub const LLAMA_SIEVE_DRY_MAX_BREAKERS: usize = 4096;
 
-/// The reason why nothing can be read or written at a pointer. It has no text yet, since making one
-/// would take more code than checking a usable array.
+/// The reason why nothing can be read or written at a pointer. It contains no text, which is made
+/// only for an error, so that the check of a usable array takes little code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unfit {
     Null,
@@ -65,7 +65,8 @@ pub(super) struct Argument {
     pub(super) code: c_int,
 }
 
-/// Makes an [`Argument`] with this largest number of elements.
+/// Makes an [`Argument`] named `$array`, with `$count` elements, which may be at most `$most`; at
+/// most LLAMA_SIEVE_MAX_ELEMENTS if that is not given.
 macro_rules! argument {
     ($array:literal, $count:literal) => {
         $crate::ffi::given::argument!($array, $count, LLAMA_SIEVE_MAX_ELEMENTS)
@@ -92,8 +93,8 @@ impl Argument {
         }
     }
 
-    /// Returns this argument for a function that reports too many elements with another error
-    /// number.
+    /// Returns this argument for a function that returns `code`, not LLAMA_SIEVE_ERROR_SIZE, for
+    /// too many elements.
     pub(super) const fn answered_with(mut self, code: c_int) -> Self {
         self.code = code;
         self
@@ -148,7 +149,7 @@ impl Argument {
     /// Returns the caller's memory for `n` elements; empty if `n` is 0, for any pointer.
     ///
     /// # Safety
-    /// `out` is NULL or has room for `n` integers, which no other code uses during `'a`.
+    /// `out` is NULL or points to `n` valid elements, which no other code uses during `'a`.
     pub(super) unsafe fn room<'a, T>(&self, out: *mut T, n: usize) -> Result<&'a mut [T], Failure> {
         self.check(out, n)?;
         if n == 0 {
@@ -163,7 +164,7 @@ impl Argument {
     /// for functions that only count if the pointer is NULL.
     ///
     /// # Safety
-    /// As for [`room`](Self::room).
+    /// The requirements of [`room`](Self::room) apply.
     pub(super) unsafe fn room_or_none<'a, T>(
         &self,
         out: *mut T,
@@ -174,7 +175,7 @@ impl Argument {
     }
 }
 
-/// Returns the first bytes of a C string, at most `most`. No byte after them is read.
+/// Returns the first bytes of a C string, at most `most` of them. At most `most` bytes are read.
 ///
 /// # Safety
 /// `text` is a C string that outlives `'a`.

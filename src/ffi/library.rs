@@ -175,14 +175,14 @@ fn c_string(mut text: String) -> CString {
 /// Sends log messages to `callback` with `user`, from now on and from all threads. NULL restores
 /// the default, which is stderr.
 ///
-/// The callback may call the library. A message that such a call leads to is kept as last error and
-/// not delivered. The callback must not throw or long-jump. When this function returns, no earlier
-/// callback is still running, and its `user` may be freed. So do not call the function while
-/// holding a lock that the callback takes. Within a callback it returns at once, and earlier
+/// The callback may call the library. A message that such a call leads to is kept as the last error
+/// and not delivered. The callback must not throw or long-jump. When this function returns, no
+/// earlier callback is still running, and its `user` may be freed. So do not call the function
+/// while holding a lock that the callback takes. Within a callback it returns at once, and earlier
 /// callbacks may run until a later call from outside has returned.
 ///
 /// # Safety
-/// `callback` is NULL or a function as described, and `user` whatever it expects.
+/// `callback` is NULL or a function as described, and `user` is a pointer that it accepts.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llama_sieve_log_set(
     callback: llama_sieve_log_callback,

@@ -87,7 +87,7 @@ pub(super) static REPLACEABLE: [&Vtable; 9] = [
     &TOP_P,
 ];
 
-/// True for a disabled sampler of this library.
+/// Returns true if `smpl` is a disabled sampler of this library.
 ///
 /// # Safety
 /// `smpl` is NULL or a live sampler.
@@ -97,7 +97,8 @@ pub(super) unsafe fn is_disabled(smpl: *const llama_sampler) -> bool {
     !smpl.is_null() && unsafe { DISABLED.is_of(smpl) }
 }
 
-/// Returns at most `most` tokens that begin breakers of DRY.
+/// Returns at most `most` of the tokens that are or begin sequence breakers of a DRY sampler; none
+/// for any other sampler.
 ///
 /// # Safety
 /// `smpl` is NULL or a live sampler.
@@ -112,7 +113,8 @@ pub(super) unsafe fn begin_breakers(smpl: *mut llama_sampler, most: usize) -> Ve
     tokens.unwrap_or_default()
 }
 
-/// The name of the export that makes a sampler, for error messages.
+/// Displays the name of the export that makes a sampler, for error messages. It contains the name
+/// of the sampler when disabled, such as `?top-k`.
 struct Constructor(&'static CStr);
 
 impl fmt::Display for Constructor {
@@ -123,8 +125,8 @@ impl fmt::Display for Constructor {
     }
 }
 
-/// True if all parameters are finite. Otherwise logs one warning, which says that `instead` is
-/// made.
+/// Returns true if all parameters are finite. Otherwise logs one warning, which ends with
+/// `instead`.
 fn all_finite(disabled_name: &CStr, parameters: &[f32], instead: &str) -> bool {
     let finite = parameters.iter().all(|p| p.is_finite());
     if !finite {
@@ -137,8 +139,8 @@ fn all_finite(disabled_name: &CStr, parameters: &[f32], instead: &str) -> bool {
     finite
 }
 
-/// Returns a sampler of the host for the filter that `make` returns, or for the disabled one with
-/// this name if `make` returns `None` or a parameter is not finite.
+/// Returns a sampler of the host for the filter that `make` returns. If `make` returns `None`, or a
+/// parameter is not finite, returns a disabled sampler named `disabled_name`.
 fn construct<S: Sampler>(
     vtable: &'static Vtable,
     disabled_name: &'static CStr,
@@ -165,8 +167,8 @@ fn filter<S: Sampler>(
     }
 }
 
-/// Returns a sampler of the host for the selector that `make` returns, or for one that takes the
-/// largest logit if a parameter is not finite.
+/// Returns a sampler of the host for the selector that `make` returns. If a parameter is not
+/// finite, returns a selector that takes the largest logit.
 fn construct_selector<S: Sampler>(
     vtable: &'static Vtable,
     disabled_name: &'static CStr,
@@ -188,10 +190,10 @@ fn construct_selector<S: Sampler>(
     }))
 }
 
-/// Returns the sampler, after determining the arithmetic of its host.
+/// Returns `made`, after determining the arithmetic of the host.
 ///
-/// Must be called outside the guard, so that the host's exceptions pass through. If there is one,
-/// the sampler is leaked.
+/// Must be called outside the guard, so that the host's exceptions pass through. If the host
+/// throws, the sampler is leaked.
 fn settled(made: *mut llama_sampler) -> *mut llama_sampler {
     let others = profile::settle_by_itself().unwrap_or_default();
     if !others.is_empty() {
@@ -213,8 +215,8 @@ pub extern "C-unwind" fn llama_sieve_init_greedy() -> *mut llama_sampler {
     construct_selector(&GREEDY, c"?greedy", &[], || Greedy)
 }
 
-/// Draws a candidate with its softmax probability, by std::mt19937 with this `seed`. 0xFFFFFFFF
-/// (LLAMA_DEFAULT_SEED) means a random seed, which changes at each reset.
+/// Draws a candidate by the softmax probabilities, with a std::mt19937 that is seeded with `seed`.
+/// 0xFFFFFFFF (LLAMA_DEFAULT_SEED) means a random seed, which changes at each reset.
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn llama_sieve_init_dist(seed: u32) -> *mut llama_sampler {
     construct_selector(&DIST, c"?dist", &[], || Dist::new(seed))
@@ -251,7 +253,7 @@ pub extern "C-unwind" fn llama_sieve_init_typical(p: f32, min_keep: usize) -> *m
 }
 
 /// Divides every logit by the temperature `t`. If `t` <= 0, the largest logit stays and all others
-/// become minus infinity. Disabled: `t` 1.
+/// become minus infinity. Disabled: `t` == 1.
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn llama_sieve_init_temp(t: f32) -> *mut llama_sampler {
     construct(&TEMP, c"?temp", &[t], || Temp::new(t))
@@ -270,8 +272,8 @@ pub extern "C-unwind" fn llama_sieve_init_top_n_sigma(n: f32) -> *mut llama_samp
 /// warnings about tokens outside it, and by the built-in that replaces the sampler in a host's
 /// graph; 0 if unknown. llama.cpp has changed that built-in's arguments, so it is used only if the
 /// environment variable LLAMA_SIEVE_HOST names the build; otherwise penalties and the samplers
-/// after them stay out of the graph. Disabled: `last_n` <= 0, or `repeat` 1 with `freq` and
-/// `present` 0.
+/// after them stay out of the graph. Disabled: `last_n` <= 0, or `repeat` == 1 with `freq` and
+/// `present` == 0.
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn llama_sieve_init_penalties(
     n_vocab: i32,
@@ -285,9 +287,9 @@ pub extern "C-unwind" fn llama_sieve_init_penalties(
     })
 }
 
-/// Dynamic temperature: divides every logit by a temperature between `t` - `delta` and `t` +
-/// `delta`, which rises with the normalised entropy to the power `exponent`. Plain temperature if
-/// `delta` <= 0. Disabled: `t` 1 and `delta` <= 0.
+/// Dynamic temperature: divides every logit by a temperature between max(0, `t` - `delta`) and `t`
+/// + `delta`, which rises linearly with the normalised entropy raised to the power `exponent`.
+/// Plain temperature if `delta` <= 0. Disabled: `t` == 1 and `delta` <= 0.
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn llama_sieve_init_temp_ext(
     t: f32,
@@ -313,9 +315,11 @@ pub extern "C-unwind" fn llama_sieve_init_xtc(
     construct(&XTC, c"?xtc", &[p, t], || Xtc::new(p, t, min_keep, seed))
 }
 
-/// Mirostat 1: selects so that the surprisal of the text stays near `tau` bits per token, with
-/// corrections by `eta` and an estimate from `m` candidates (Basu et al. 2020, arXiv:2007.14966).
-/// `seed` is as for dist. If a parameter is not finite, the largest logit is selected.
+/// Mirostat 1: selects so that the surprisal of the text stays near `tau` bits per token. `eta` is
+/// the learning rate. The exponent of the distribution is estimated from the `m` most probable
+/// candidates, and `n_vocab` is the size of the vocabulary, which enters the estimate of how many
+/// to keep (Basu et al. 2020, arXiv:2007.14966). `seed` is as for dist. If a parameter is not
+/// finite, the largest logit is selected.
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn llama_sieve_init_mirostat(
     n_vocab: i32,
@@ -329,9 +333,10 @@ pub extern "C-unwind" fn llama_sieve_init_mirostat(
     })
 }
 
-/// Mirostat 2: keeps the surprisal near `tau`, as mirostat 1 does, by a cut at a surprisal that
-/// follows the error (Basu et al. 2020, arXiv:2007.14966). `seed` is as for dist. If a parameter is
-/// not finite, the largest logit is selected.
+/// Mirostat 2: keeps the surprisal of the text near `tau` bits per token, as mirostat 1 does. It
+/// removes the candidates whose surprisal is above a limit. After each token it lowers the limit by
+/// `eta` times the error, the token's surprisal less `tau` (Basu et al. 2020, arXiv:2007.14966).
+/// `seed` is as for dist. If a parameter is not finite, the largest logit is selected.
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn llama_sieve_init_mirostat_v2(
     seed: u32,
@@ -343,15 +348,15 @@ pub extern "C-unwind" fn llama_sieve_init_mirostat_v2(
     })
 }
 
-/// DRY, don't repeat yourself: a token that would continue a repetition of n tokens, with n >=
-/// `allowed_length`, loses `multiplier` * `base`^(n - `allowed_length`) (text-generation-webui pull
-/// request 5677).
+/// DRY, don't repeat yourself: subtracts `multiplier` * `base`^(n - `allowed_length`) from the
+/// logit of a token that would continue a repetition of n tokens, with n >= `allowed_length`
+/// (text-generation-webui pull request 5677).
 ///
 /// The last `last_n` accepted tokens are searched. A repetition does not extend across any of the
 /// `n_breakers` strings `breakers`, each cut to 40 bytes; NULL or empty ones are skipped. `vocab`
 /// is used only within this call. Exceptions of the host's tokenizer pass through. Disabled:
-/// `multiplier` 0, `base` < 1, or `last_n` <= 0. If it is not disabled, returns NULL for more than
-/// LLAMA_SIEVE_DRY_MAX_BREAKERS.
+/// `multiplier` == 0, `base` < 1, or `last_n` <= 0. If it is not disabled, returns NULL for more
+/// than LLAMA_SIEVE_DRY_MAX_BREAKERS breakers.
 ///
 /// # Safety
 /// `vocab` is NULL (then there are no breakers) or a vocabulary of the host; `breakers` is NULL or
@@ -445,10 +450,10 @@ pub unsafe extern "C-unwind" fn llama_sieve_init_logit_bias(
     })
 }
 
-/// Infill sampling, for code: prefers to end the generation, and merges a token whose text is a
-/// prefix of another's with that token (llama.cpp pull request 9896). Put it after samplers that
-/// leave few candidates. `vocab` must outlive the sampler and its clones. Disabled, with a warning:
-/// `vocab` NULL.
+/// Infill sampling, for code: prefers to end the generation. If the text of one candidate is a
+/// prefix of another's, the two are merged into the more probable one (llama.cpp pull request
+/// 9896). Put it after samplers that leave few candidates. `vocab` must outlive the sampler and its
+/// clones. Disabled, with a warning, if `vocab` is NULL.
 ///
 /// # Safety
 /// `vocab` is NULL or a vocabulary of the host, and outlives the sampler.
@@ -529,11 +534,11 @@ pub extern "C-unwind" fn llama_sieve_init_top_h(alpha: f32) -> *mut llama_sample
     construct(&TOP_H, c"?top-h", &[alpha], || TopH::new(alpha))
 }
 
-/// Quadratic sampling, smoothing: replaces each logit by max - k d^2 + s d^3, with d its distance
-/// from the largest logit, d <= 0, k = `factor` (3 - `curve`) / 2 and s = `factor` (`curve` - 1) /
-/// 2 (kalomaze, text-generation-webui; KoboldCpp). With `curve` 1 the curve is a parabola. With
-/// `curve` from 1 to 3 the logits stay in order. Masked candidates stay masked. llama.cpp does not
-/// have it. Disabled: `factor` <= 0.
+/// Quadratic sampling, also called smoothing: replaces each logit by max - k d^2 + s d^3. Here max
+/// is the largest logit, d the logit minus max, k = `factor` (3 - `curve`) / 2 and s = `factor`
+/// (`curve` - 1) / 2 (kalomaze, text-generation-webui; KoboldCpp). With `curve` == 1 the function
+/// is a parabola. With `curve` from 1 to 3 the logits stay in order. Masked candidates stay masked.
+/// llama.cpp does not have it. Disabled: `factor` <= 0.
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn llama_sieve_init_quadratic(factor: f32, curve: f32) -> *mut llama_sampler {
     construct(&QUADRATIC, c"?quadratic", &[factor, curve], || {

@@ -54,9 +54,9 @@ impl Drop for Pair {
 }
 
 impl Pair {
-    /// Applies both samplers to these arrays, one after the other. Then repeats that on a few
-    /// arrays with clones of both, with both after the state of their clones was copied to them,
-    /// and with both after a reset.
+    /// Applies both samplers to `arrays`, one after the other. Then repeats that on `few` with
+    /// clones of both, with both after the state of their clones was copied to them, and with both
+    /// after a reset. Returns the first difference as an error.
     ///
     /// # Safety
     /// The samplers are live or NULL; `copy` is their host's `llama_sampler_copy`.
@@ -119,8 +119,9 @@ impl Pair {
         }
     }
 
-    /// True if the host's sampler has no state and no function to clone it, like older greedy
-    /// samplers. The host's `llama_sampler_clone` then makes another sampler with the same vtable.
+    /// Returns true if the host's sampler has no state and no function to clone it, like older
+    /// greedy samplers. The host's `llama_sampler_clone` then makes another sampler with the same
+    /// vtable.
     ///
     /// # Safety
     /// All samplers are live.
@@ -130,9 +131,9 @@ impl Pair {
         unsafe { (*theirs).ctx.is_null() && (*(*theirs).iface).clone.is_none() }
     }
 
-    /// True if each sampler has the vtable of its clone. Otherwise the host's `llama_sampler_copy`
-    /// would abort. The vtables differ if a built-in clones itself with a constructor that is
-    /// interposed.
+    /// Returns true if each sampler has the vtable of its clone. Otherwise the host's
+    /// `llama_sampler_copy` would abort. The vtables differ if a built-in clones itself with a
+    /// constructor that is interposed.
     ///
     /// # Safety
     /// All samplers are live.
@@ -153,8 +154,9 @@ impl Pair {
         }
     }
 
-    /// Applies both samplers to these arrays. On some arrays they accept a candidate other than the
-    /// selected one.
+    /// Applies both samplers to `arrays`. After each array both accept the selected token, or token
+    /// 1 if none is selected; after every third array, the token with the next id instead. Returns
+    /// the first difference as an error.
     ///
     /// # Safety
     /// The samplers are live.

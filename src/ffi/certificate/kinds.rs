@@ -19,7 +19,7 @@ pub(super) struct Kind {
     /// builds.
     pub(super) takes: Option<fn(Build) -> bool>,
     /// Makes the host's and this library's sampler with the arguments of a trial; `None` after the
-    /// last one.
+    /// last trial.
     pub(super) make: unsafe fn(*mut c_void, usize) -> Option<Samplers>,
 }
 

@@ -48,10 +48,10 @@ impl Display for OfChain<'_> {
 }
 
 impl<'a> Batch<'a> {
-    /// Returns the checked arguments.
+    /// Returns the checked arguments, or the error of the call.
     ///
     /// # Safety
-    /// As for `llama_sieve_chain_sample_batch`.
+    /// The requirements of `llama_sieve_chain_sample_batch` apply.
     pub(super) unsafe fn new(
         chains: *const *mut llama_sampler,
         logits: *const *const f32,
@@ -101,7 +101,7 @@ impl<'a> Batch<'a> {
     /// Samples all chains, and returns the result of the call.
     ///
     /// # Safety
-    /// As for `llama_sieve_chain_sample_batch`.
+    /// The requirements of `llama_sieve_chain_sample_batch` apply.
     pub(super) unsafe fn run(mut self, call: &str, host: &Functions) -> Result<c_int, c_int> {
         // SAFETY: the caller guarantees the chains.
         unsafe { self.list_members(call, host) }?;
@@ -169,7 +169,8 @@ impl<'a> Batch<'a> {
         Ok(())
     }
 
-    /// Divides the chains into those that any thread can run and the others.
+    /// Makes a job of each chain that any thread may run, and lists the others, which only the
+    /// calling thread may run.
     ///
     /// # Safety
     /// Each chain has `n_vocab` logits.
@@ -233,7 +234,8 @@ fn write(out: &mut [Token], index: usize, token: Result<Token, c_int>) {
 }
 
 impl Job {
-    /// Runs the job, on any thread. The calling thread must report a panic.
+    /// Runs the job; may be called on any thread. A panic is kept in `token`, and the thread that
+    /// called the batch must report it.
     fn run(&mut self) {
         // SAFETY: the batch's lists and the caller's logits do not change until all chains have
         // run.

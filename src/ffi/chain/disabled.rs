@@ -34,12 +34,12 @@ impl Disabled {
     /// The value for a host that has no such vtable.
     pub(super) const NONE: Self = Self(null());
 
-    /// True if the host has such a vtable.
+    /// Returns true if the host has such a vtable.
     pub(super) fn is_known(self) -> bool {
         !self.0.is_null()
     }
 
-    /// True for a sampler with this vtable.
+    /// Returns true if `iface` is this vtable.
     pub(super) fn has(self, iface: *const llama_sampler_i) -> bool {
         !self.0.is_null() && ptr::eq(iface, self.0)
     }
@@ -66,7 +66,7 @@ impl Trial {
         })
     }
 
-    /// Returns the vtable of the host's disabled samplers.
+    /// Returns the vtable of the host's disabled samplers, or [`Disabled::NONE`].
     ///
     /// # Safety
     /// The host is loaded.
@@ -87,7 +87,8 @@ impl Trial {
         }
     }
 
-    /// True if the sampler's name says that it is disabled, and it leaves candidates unchanged.
+    /// Returns true if the sampler's name begins with a question mark, and the sampler leaves
+    /// candidates unchanged.
     ///
     /// # Safety
     /// `smpl` is a live sampler of the host, with a vtable.

@@ -52,7 +52,8 @@ pub struct Before {
 pub struct First {
     /// A sampler of the host, used by no other thread.
     pub sampler: *mut llama_sampler,
-    /// Returns the logits that the sampler makes of the given ones; `None` if they are not known.
+    /// Returns the logits that the sampler would leave for the logits it is given; `None` if they
+    /// are not known.
     pub edit: unsafe fn(*mut llama_sampler, &[f32]) -> Option<Edited>,
 }
 
@@ -138,7 +139,7 @@ pub unsafe fn sample<'a>(
     }
 }
 
-/// True for a grammar of this library that replaces a host's own.
+/// Returns true for a grammar of this library that replaces a host's own.
 ///
 /// # Safety
 /// `smpl` is NULL or a live sampler of any kind.
@@ -147,12 +148,13 @@ pub unsafe fn is_grammar(smpl: *const llama_sampler) -> bool {
     !smpl.is_null() && unsafe { HOSTED.is_of(smpl) }
 }
 
-/// Passes to `take` the candidates that the samplers in `before` and then the chain leave of the
-/// logits of output `idx`. No token is accepted. `None` if the host is to do everything.
+/// Returns the result of `take` on the candidates that the samplers in `before` and then the chain
+/// leave for the logits of output `idx`. No token is accepted. Returns `None` if the host must do
+/// everything itself.
 ///
 /// # Safety
-/// As for [`sample`]; the samplers before the chain are alive, a grammar [is one](is_grammar), and
-/// neither is used by another thread.
+/// The requirements of [`sample`] apply. The samplers in `before` are alive and used by no other
+/// thread, and [`is_grammar`] is true for the grammar.
 pub unsafe fn narrow<T>(
     before: Before,
     chain: *mut llama_sampler,
@@ -186,19 +188,19 @@ pub unsafe fn narrow<T>(
     }
 }
 
-/// Passes to `take` the logits of output `idx`, the logits with which the chain begins, and the
-/// candidates that [`narrow`] would pass. Copies of the grammar and the chain run, and the
-/// originals do not change. `None` if the result is not known.
+/// Returns the result of `take` on the logits of output `idx`, the logits with which the chain
+/// begins, and the candidates that [`narrow`] would pass. Copies of the grammar and the chain run,
+/// and the originals do not change. Returns `None` if the candidates are not known.
 ///
 /// # Safety
-/// As for [`narrow`].
+/// The requirements of [`narrow`] apply.
 pub unsafe fn rehearse<T>(
     before: Before,
     chain: *mut llama_sampler,
     (ctx, idx): (*mut llama_context, i32),
     take: impl FnOnce(&[f32], &[f32], Candidates<'_>) -> T,
 ) -> Option<T> {
-    // SAFETY: as in `narrow`; no other code knows the copies.
+    // SAFETY: as in `narrow`; no other code has a pointer to the copies.
     unsafe {
         let (host, mut workspace, logits) = behind(before.grammar, chain, (ctx, idx))?;
         let edited = Edited::by(before, logits)?;
@@ -253,8 +255,8 @@ pub unsafe fn record(chain: *mut llama_sampler, array: *mut llama_token_data_arr
     trace::is_on() && unsafe { traced::apply(chain, array) }.is_some()
 }
 
-/// Records in the trace, if there is one, that the host has applied a sampler to an array. A
-/// grammar refuses a token in this way.
+/// Notes for the trace, if there is one, that the host has applied a sampler to `array`. A host
+/// checks in this way that a grammar allows a token.
 ///
 /// # Safety
 /// `array` is NULL or a valid array.
@@ -329,7 +331,7 @@ fn left_of<'a>(pool: &'a mut Pool<'_>) -> Candidates<'a> {
 /// Returns the result of [`output`], with the grammar put before the chain.
 ///
 /// # Safety
-/// As for [`narrow`].
+/// The requirements of [`narrow`] apply.
 unsafe fn behind<'a>(
     grammar: Option<*mut llama_sampler>,
     chain: *mut llama_sampler,
@@ -387,7 +389,7 @@ fn are_ours(members: &[Member]) -> bool {
 /// the chain.
 ///
 /// # Safety
-/// As for [`sample`]; the logits do not change during `'a`.
+/// The requirements of [`sample`] apply, and the logits do not change during `'a`.
 unsafe fn output<'a>(
     chain: *mut llama_sampler,
     ctx: *mut llama_context,

@@ -45,8 +45,9 @@ pub(crate) use host::ChainParams;
 use host::{Functions, SamplingFunctions, functions};
 use workspace::{Last, RawLogits, Taken, Workspace, forget};
 
-/// Returns true for a disabled sampler of the host; `None` if the bound host has no vtable for such
-/// samplers. Must not be called inside the guard, since it calls the host.
+/// Returns true if `smpl` is a disabled sampler of the host, and false for any other sampler.
+/// Returns `None` if `smpl` is NULL, if there is no host, or if the vtable of the host's disabled
+/// samplers is not known. Must not be called inside the guard, since it calls the host.
 ///
 /// # Safety
 /// `smpl` is NULL or a live sampler of the host's.
@@ -67,10 +68,11 @@ pub unsafe fn switched_off(smpl: *const llama_sampler) -> Option<bool> {
 /// reach the caller.
 ///
 /// Returns the token, or a negative error, with nothing accepted: chain or context NULL, no host,
-/// no logits for `idx`, LLAMA_SIEVE_ERROR_NO_CANDIDATE if the chain leaves none or selects one of
-/// minus infinity or NaN (where llama_sampler_sample returns a banned token, or ends the process),
-/// LLAMA_SIEVE_ERROR_INVALID if it selects none (where llama_sampler_sample ends the process). NaN
-/// among the logits counts as minus infinity.
+/// no logits for `idx`, LLAMA_SIEVE_ERROR_NO_CANDIDATE if the chain leaves no candidate or selects
+/// one whose logit is minus infinity or NaN (where llama_sampler_sample returns a banned token, or
+/// ends the process), LLAMA_SIEVE_ERROR_INVALID if it selects none (where llama_sampler_sample ends
+/// the process) or if a member leaves an array that cannot be used. NaN among the logits counts as
+/// minus infinity.
 ///
 /// # Safety
 /// `chain` is NULL or a live sampler of the host's, `ctx` NULL or a live context of the same host;
@@ -119,8 +121,8 @@ pub unsafe extern "C-unwind" fn llama_sieve_chain_sample(
 /// Selects a token with the chain among `n_vocab` logits, indexed by token, which are only read.
 /// The token is not accepted: call llama_sampler_accept once it is known to be kept. Every member
 /// takes part, even if llama_set_sampler has once given it to a backend. If there are fewer logits
-/// than the vocabulary has tokens, a token trie or a grammar may put back a token beyond them, as
-/// on an array, and so select it.
+/// than the vocabulary has tokens, a token trie or a grammar may add a token that has no logit
+/// among them, and that token may be selected.
 ///
 /// Returns the token, or a negative error: chain or logits NULL, `n_vocab` <= 0, no host, and those
 /// of llama_sieve_chain_sample.
@@ -142,7 +144,8 @@ pub unsafe extern "C-unwind" fn llama_sieve_chain_sample_logits(
 /// Selects a token like llama_sieve_chain_sample_logits, from logits in IEEE half precision.
 ///
 /// # Safety
-/// As for llama_sieve_chain_sample_logits.
+/// `chain` is NULL or a live sampler of the host's, used by no other thread during the call;
+/// `logits` is NULL or `n_vocab` elements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn llama_sieve_chain_sample_f16(
     chain: *mut llama_sampler,
@@ -159,7 +162,8 @@ pub unsafe extern "C-unwind" fn llama_sieve_chain_sample_f16(
 /// a float.
 ///
 /// # Safety
-/// As for llama_sieve_chain_sample_logits.
+/// `chain` is NULL or a live sampler of the host's, used by no other thread during the call;
+/// `logits` is NULL or `n_vocab` elements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn llama_sieve_chain_sample_bf16(
     chain: *mut llama_sampler,
@@ -223,9 +227,9 @@ pub unsafe extern "C-unwind" fn llama_sieve_chain_sample_batch(
 ///
 /// The last token is that of the last llama_sieve_chain_sample, _logits, _f16 or _bf16 on this
 /// thread, which must have been with this chain. Otherwise the function returns 0, and the last
-/// error says why. It also returns 0 if the host's own llama_sampler_sample was called. The caller
-/// must not have changed the logits since, from which candidates may be computed again. A new chain
-/// at the address of a freed one must sample first.
+/// error says why. It also returns 0 if the host's own llama_sampler_sample was called. The
+/// candidates may be computed from the logits again, so the caller must not have changed these
+/// since. A new chain at the address of a freed one must sample first.
 ///
 /// Returns a negative error if the chain is NULL, if `out` is NULL although `cap` is not 0, or if
 /// `cap` is too large.
@@ -312,7 +316,8 @@ pub unsafe extern "C-unwind" fn llama_sieve_chain_check(
     checked().unwrap_or_else(|code: c_int| code)
 }
 
-/// Appends the names and parameters of all members of a chain, including those that do nothing.
+/// Appends to `to` the names and parameters of all members of a chain, including those that do
+/// nothing.
 ///
 /// # Safety
 /// `smpl` is a live sampler of the host that `host` belongs to.
@@ -338,7 +343,8 @@ unsafe fn list_links(host: &Functions, smpl: *mut llama_sampler, to: &mut Vec<Li
     });
 }
 
-/// Selects a token with a chain among the caller's logits, which `of` wraps by their type.
+/// Selects a token with `chain` among the caller's logits, for which `of` makes the `Logits` of
+/// their type. Returns the token or a negative error.
 ///
 /// # Safety
 /// `chain` is NULL or a live sampler of the host's; `logits` is NULL or has `n_vocab` elements.
@@ -360,7 +366,7 @@ unsafe fn sample_raw<'a, T>(
     sampled().unwrap_or_else(|code: c_int| code)
 }
 
-/// Checks that the chain is not NULL, and returns the host's functions.
+/// Returns the host's functions, or an error if the chain is NULL or there is no host.
 fn prepare(call: &str, chain: *mut llama_sampler) -> Result<Functions, c_int> {
     part(call, || usable("the chain", chain))?;
     functions(call)
@@ -405,7 +411,7 @@ unsafe fn members_of(
     Ok(workspace)
 }
 
-/// Returns the token that a pool has selected, or an error if it is banned.
+/// Returns the token that is selected in `pool`, or an error if there is none or it is banned.
 fn chosen(pool: &mut Pool<'_>) -> Result<Token, Failure> {
     Ok(outcome(pool)?)
 }
@@ -419,7 +425,8 @@ const BANS_NAN: bool = true;
 /// remaining candidates for a later call.
 ///
 /// # Safety
-/// As for [`sample`].
+/// The requirements of [`sample`] apply, and the members that `workspace` lists are those of
+/// `chain`.
 unsafe fn run<T>(
     call: &dyn Display,
     host: &Functions,
@@ -458,7 +465,7 @@ unsafe fn run<T>(
     Ok(value)
 }
 
-/// Runs these members, one after the other, and reports each to `watch`.
+/// Runs `members`, one after the other, and reports each to `watch`.
 ///
 /// # Safety
 /// The members are alive, and of the host that `host` belongs to.
@@ -476,8 +483,8 @@ unsafe fn run_members(
     Ok(())
 }
 
-/// Runs this library's samplers among these members, one after the other, and reports each to
-/// `watch`. May be called on any thread.
+/// Runs this library's samplers among `members`, one after the other, and reports each to `watch`.
+/// May be called on any thread.
 ///
 /// # Safety
 /// The members are alive, and used by no other thread.
@@ -501,10 +508,10 @@ struct Member {
 }
 
 impl Member {
-    /// True if the host skips the member in its chain, because the member was given to a backend.
-    /// From then on the host skips it even if the backend has not sampled, or if the chain has been
-    /// detached from its context. The name of such a member begins with a plus. It is never a
-    /// sampler of this library, since a backend gets the built-in instead.
+    /// Returns true if the host skips the member in its chain, because the member was given to a
+    /// backend. From then on the host skips it even if the backend has not sampled, or if the chain
+    /// has been detached from its context. The name of such a member begins with a plus. A sampler
+    /// of this library is never skipped, since a backend gets the built-in instead.
     ///
     /// # Safety
     /// The sampler is alive.
@@ -541,7 +548,7 @@ impl Member {
         unsafe { self.own?.expected_of(self.smpl) }
     }
 
-    /// Passes the numbers that a trace requests to `to`; none for a sampler that is not this
+    /// Calls `to` with each number that a trace requests; never for a sampler that is not this
     /// library's. The sampler must be alive, as members are while they run.
     fn tell(&self, about: About, to: Tell<'_>) {
         if let Some(vtable) = self.own {
@@ -586,7 +593,7 @@ impl Member {
     /// Runs a member that is not this library's, on the pool's array.
     ///
     /// # Safety
-    /// As for [`run`](Self::run).
+    /// The requirements of [`run`](Self::run) apply.
     unsafe fn run_foreign(
         &self,
         call: &dyn Display,
@@ -614,14 +621,15 @@ impl Member {
     }
 }
 
-/// Returns the index of the selected candidate in the pool's array, or -1. Makes the array if there
-/// is none, since only then is the index always known.
+/// Returns the index of the selected candidate in the pool's array, or -1 if none is selected.
+/// Makes the array first if there is none, since without it the index may not be known.
 fn selected_of_array(pool: &mut Pool<'_>) -> i64 {
     pool.array();
     pool.selected().map_or(-1, |index| index as i64)
 }
 
-/// Replaces the pool's candidates by those that a foreign sampler left in the pool's array.
+/// Replaces the pool's candidates with those that a sampler of another library left in `array`.
+/// Returns an error if these cannot be read, or if there are more than before.
 ///
 /// # Safety
 /// `array` has `size` candidates at `data`, if that is not NULL.
@@ -656,8 +664,9 @@ unsafe fn take_back(array: &llama_token_data_array, pool: &mut Pool<'_>) -> Resu
     Ok(())
 }
 
-/// Appends the members of a chain, with those of nested chains; for any other sampler, appends the
-/// sampler itself.
+/// Appends to `to` the members of a chain, including those of nested chains. For any other sampler,
+/// appends the sampler itself. Leaves out the host's disabled samplers, and samplers without
+/// `apply`.
 ///
 /// # Safety
 /// `smpl` is a live sampler of the host that `host` belongs to.

@@ -74,7 +74,7 @@ impl Watch for Guarded {
 }
 
 impl Guarded {
-    /// Returns the observations of these members if they have chosen a token.
+    /// Returns the observations of `members` if these have chosen a token.
     fn ended(mut self, members: &[Member], pool: &mut Pool<'_>) -> Option<Box<Waiting>> {
         let token = pool.token()?;
         let logits = pool.logits();
@@ -90,7 +90,7 @@ impl Guarded {
 /// Runs the members of a chain, and keeps the observations for [`deliver`].
 ///
 /// # Safety
-/// As for [`run_members`].
+/// The requirements of [`run_members`] apply.
 #[cold]
 pub(super) unsafe fn run(
     call: &dyn Display,
@@ -112,7 +112,7 @@ pub(super) unsafe fn run(
 /// observations.
 ///
 /// # Safety
-/// As for [`run_own`](super::run_own).
+/// The requirements of [`run_own`](super::run_own) apply.
 #[cold]
 pub(super) unsafe fn run_own(
     members: &[Member],
@@ -137,7 +137,7 @@ pub(super) fn sequence_of(members: &[Member]) -> u64 {
     members.iter().rev().find_map(number).unwrap_or_else(place)
 }
 
-/// Takes the waiting token of the last run, which the caller passes to [`again`].
+/// Discards the waiting token of the last run, and returns it for [`again`].
 pub(super) fn before() -> Option<Refused> {
     let waiting = trace::is_on().then(take).flatten()?;
     let token = waiting.observer.token();
@@ -147,7 +147,7 @@ pub(super) fn before() -> Option<Refused> {
     })
 }
 
-/// The token that was chosen before, and the one that was refused before that.
+/// A token whose line was discarded, and the one that a grammar had refused before it.
 pub(super) struct Refused {
     before: Option<Token>,
     token: Option<Token>,
@@ -209,7 +209,7 @@ impl Waiting {
     /// Writes the line of this token. If the host returned a different token, the line says so.
     ///
     /// # Safety
-    /// As for [`deliver`].
+    /// `ctx` is NULL or a live context of the bound host.
     pub(super) unsafe fn deliver(self, ctx: *mut llama_context, token: Token) {
         // SAFETY: the caller guarantees the context.
         let texts = unsafe { Texts::of(ctx) };
@@ -335,7 +335,8 @@ fn deliver_in_array() {
     unsafe { waiting.deliver(null_mut(), token) };
 }
 
-/// Records, after a sampler was applied to an array, whether it has refused the selected token.
+/// Records that the token that was last selected in an array is refused, if it is the only
+/// candidate of `array` and has minus infinity.
 ///
 /// # Safety
 /// `array` is NULL or a valid array.
@@ -370,8 +371,8 @@ struct Filled {
 }
 
 impl Filled {
-    /// Returns the logits of these candidates; `None` if one has a number that no token has, and an
-    /// error if there is too little memory.
+    /// Returns the logits of the candidates; `None` if the id of a candidate cannot be that of a
+    /// token, and an error if there is too little memory.
     fn of(data: &[TokenData], is_fresh: bool) -> Result<Option<Self>, TryReserveError> {
         let places = || {
             data.iter()

@@ -77,7 +77,7 @@ pub(super) struct Job {
     pub members: *const [Member],
     pub logits: RawLogits,
     pub token: Result<Result<Token, Failure>, Payload>,
-    /// The token's line of the trace.
+    /// The observations for the token's line in the trace.
     pub waiting: Option<Box<Waiting>>,
 }
 
@@ -91,7 +91,7 @@ pub(super) struct Lists {
     pub members: Vec<Member>,
     pub ends: Vec<usize>,
     pub jobs: Vec<Job>,
-    /// The indices of the chains with a foreign member.
+    /// The indices of the chains with a member that is not this library's.
     pub foreign: Vec<usize>,
 }
 

@@ -63,13 +63,13 @@ impl Functions {
     }
 }
 
-/// A sampler that the host has made. It is freed even if an exception passes.
+/// A sampler that the host has made. It is freed even if an exception passes through.
 pub(super) struct Owned(pub(super) *mut llama_sampler, pub(super) Free);
 
 impl Drop for Owned {
     fn drop(&mut self) {
         if !self.0.is_null() {
-            // SAFETY: a live sampler, which no other code knows.
+            // SAFETY: a live sampler, to which no other code has a pointer.
             unsafe { (self.1)(self.0) }
         }
     }

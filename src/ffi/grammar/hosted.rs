@@ -1,4 +1,4 @@
-//! Grammars that transparently replace a host's own, with the behaviour that it relies on.
+//! Grammars that transparently replace a host's own, with the behaviour that the host relies on.
 //!
 //! They differ from the other grammars of this library when a token that is not allowed is
 //! accepted. The built-in then throws. This library makes the host's own code throw as well: a
@@ -10,10 +10,10 @@
 //!
 //! This library's grammar is used if comparisons have shown that the host's own gives the same
 //! results: see `proof`. A grammar whose first tokens cannot be found within the limits is left to
-//! the host, if its constructor returns. The host's own constructor checks each text, called with
-//! the program's arguments. A text that it refuses is refused, with its exception or NULL.
-//! Otherwise its result is freed at once. It is not called for a text on which it may hang: see
-//! [`host_work`](crate::grammar::host_work).
+//! the host, if the host's constructor is certain to return. Each text is checked by the host's own
+//! constructor, which is called with the program's arguments. If that throws or returns NULL, so
+//! does this library. Otherwise the sampler that it returns is freed at once. It is not called for
+//! a text on which it may hang: see [`host_work`](crate::grammar::host_work).
 //!
 //! The grammar that throws is lazy and waits for the token. Since the token triggers it, it skips
 //! the check that the generation may end, where llama.cpp ends the process.
@@ -62,15 +62,17 @@ pub enum Hosted {
     /// The host must make its own grammar, since this library refuses the text; the last error says
     /// why.
     Theirs,
-    /// The host must make its own grammar, which differs or may differ from this library's.
+    /// The host must make its own grammar, which differs or may differ from this library's; the
+    /// text says why.
     Otherwise(String),
     /// The result is NULL, as for an invalid grammar: the host's constructor returns NULL, or would
     /// hang or end the process. The last error says why.
     Nothing,
 }
 
-/// Makes the grammar sampler that replaces the bound host's own. If this library accepts a text's
-/// `repetitions`, the host's constructor, which would refuse their number, is not called.
+/// Makes the grammar sampler that replaces the bound host's own. If `repetitions` lets this library
+/// accept a text that the host would refuse for its repetitions, the host's constructor is not
+/// called.
 ///
 /// # Safety
 /// The arguments are as llama.h requires, and `vocab` outlives the sampler.
@@ -132,8 +134,8 @@ const CALL: &str = "grammar";
 /// host's constructor returns NULL.
 ///
 /// # Safety
-/// As for [`hosted`]; nothing else refers to the sampler `made`, and the functions are those of its
-/// host.
+/// The requirements of [`hosted`] apply. Nothing else refers to the sampler `made`, and `functions`
+/// are those of its host.
 unsafe fn judged(
     (made, functions): (*mut llama_sampler, Functions),
     (vocab, text, root): Arguments,
@@ -175,10 +177,11 @@ unsafe fn judged(
     Hosted::Made(ours.given())
 }
 
-/// Returns true if the host's constructor returns NULL. Its exceptions pass through.
+/// Returns true if the host's constructor returns NULL, or if the host has no constructor for these
+/// triggers. The host's exceptions pass through.
 ///
 /// # Safety
-/// As for [`hosted`], with the functions of the bound host.
+/// The requirements of [`hosted`] apply, and `functions` are those of the bound host.
 unsafe fn refuses(
     functions: Functions,
     (vocab, text, root): Arguments,
@@ -207,7 +210,8 @@ const MOST_OF_A_PATTERN: usize = 2000;
 /// pattern is so long that `std::regex` may overflow the stack.
 ///
 /// # Safety
-/// As for [`hosted`]; the arguments were already read.
+/// The requirements of [`hosted`] apply, `text` and `root` are not NULL, and the lists have been
+/// read before.
 unsafe fn asked(
     (text, root): (*const c_char, *const c_char),
     triggers: Triggers,
@@ -238,7 +242,8 @@ unsafe fn asked(
     guard(CALL, || None, digest)
 }
 
-/// Returns true if llama.cpp's parser, which recurses at parentheses, may overflow the stack.
+/// Returns true if llama.cpp's parser, which recurses at each parenthesis, may overflow the stack
+/// on `text`.
 ///
 /// # Safety
 /// `text` is NULL or a C string.
@@ -271,7 +276,8 @@ struct HostSide {
 unsafe impl Send for HostSide {}
 
 impl HostSide {
-    /// Makes the host throw its exception for a token that is not allowed.
+    /// Makes the host throw its exception for a token that is not allowed. If the host does not
+    /// throw, logs an error and returns.
     ///
     /// # Safety
     /// The host is loaded, and the vocabulary alive.
@@ -350,7 +356,8 @@ impl Sampler for HostedGrammar {
     }
 }
 
-/// Accepts a token, or throws; this is an entry of the vtable.
+/// Accepts a token, or makes the host throw if the grammar does not allow it. This is the vtable's
+/// `accept`.
 ///
 /// # Safety
 /// `smpl` is NULL or a live sampler with this vtable.

@@ -14,8 +14,8 @@ use crate::token::Token;
 /// The maximum number of bytes of all trigger words, or of all trigger patterns, of a lazy grammar.
 pub const LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_TEXT: usize = 1_048_576;
 const _: () = assert!(LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_TEXT == limits::MAX_TRIGGER_TEXT);
-/// The maximum number of states of all trigger patterns, repetitions written out. (std::regex
-/// allows 100000 for one.) It is also the limit for the number of words or patterns.
+/// The maximum number of states of all trigger patterns together, with repetitions expanded.
+/// (std::regex allows 100000 for one pattern.) It is also the maximum number of words or patterns.
 pub const LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_STATES: usize = 262_144;
 const _: () = assert!(LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_STATES == limits::MAX_TRIGGER_STATES);
 /// The maximum nesting depth of parentheses in a trigger pattern.
@@ -25,8 +25,8 @@ const _: () = assert!(LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_DEPTH == limits::MAX_TRIGG
 /// all patterns together.
 pub const LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_STEPS: usize = 4_194_304;
 const _: () = assert!(LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_STEPS == limits::MAX_TRIGGER_STEPS);
-/// The maximum number of bytes of trigger patterns that are cached for later grammars, with the
-/// states that may be added while texts are read.
+/// The maximum number of bytes of trigger patterns that are cached for later grammars, including
+/// the states that may be added while texts are read.
 pub const LLAMA_SIEVE_GRAMMAR_TRIGGER_CACHE_BYTES: usize = 33_554_432;
 const _: () = assert!(LLAMA_SIEVE_GRAMMAR_TRIGGER_CACHE_BYTES == limits::MAX_TRIGGER_CACHE);
 /// The maximum number of sets of trigger patterns that are cached.
@@ -41,13 +41,14 @@ const _: () = assert!(LLAMA_SIEVE_GRAMMAR_MAX_WAITING_TEXT == limits::MAX_WAITIN
 /// Makes a grammar sampler that allows everything until one of the words occurs in the text, or one
 /// of the tokens is accepted. The grammar then begins with that word, or with that token.
 ///
-/// The function replaces llama.cpp's deprecated constructor, which makes one pattern of all words.
-/// Otherwise it works like llama_sieve_init_grammar_lazy_patterns. If `trigger_words` is NULL,
-/// there are no words, and their number is ignored.
+/// The function corresponds to llama.cpp's deprecated constructor, which joins all words into one
+/// pattern. Otherwise it works like llama_sieve_init_grammar_lazy_patterns. If `trigger_words` is
+/// NULL, there are no words, and `num_trigger_words` is ignored.
 ///
 /// # Safety
-/// As for `llama_sieve_init_grammar`; the words are NULL or as many C strings, the tokens NULL or
-/// as many tokens.
+/// `vocab` is NULL or a vocabulary of the host; `grammar_str` and `grammar_root` are NULL or C
+/// strings; `trigger_words` is NULL or `num_trigger_words` pointers, each NULL or a C string;
+/// `trigger_tokens` is NULL or `num_trigger_tokens` tokens.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn llama_sieve_init_grammar_lazy(
     vocab: *const llama_vocab,
@@ -98,10 +99,11 @@ pub enum Triggers {
     Patterns(List<*const c_char>, List<Token>),
 }
 
-/// Reads the triggers from llama_sieve_init_grammar_lazy's arguments.
+/// Returns the triggers that llama_sieve_init_grammar_lazy was given, or an error if they cannot be
+/// read or are not allowed.
 ///
 /// # Safety
-/// As for llama_sieve_init_grammar_lazy.
+/// Each list is NULL or has its number of elements; each word is NULL or a C string.
 pub(super) unsafe fn of_words(
     (words, n): List<*const c_char>,
     tokens: List<Token>,
@@ -116,10 +118,11 @@ pub(super) unsafe fn of_words(
     lazy(Patterns::of_words(&words), tokens)
 }
 
-/// Reads the triggers from llama_sieve_init_grammar_lazy_patterns' arguments.
+/// Returns the triggers that llama_sieve_init_grammar_lazy_patterns was given, or an error if they
+/// cannot be read or are not allowed.
 ///
 /// # Safety
-/// As for llama_sieve_init_grammar_lazy_patterns.
+/// Each list is NULL or has its number of elements; each pattern is NULL or a C string.
 pub(super) unsafe fn of_patterns(
     (patterns, n): List<*const c_char>,
     tokens: List<Token>,
@@ -149,8 +152,9 @@ pub(super) unsafe fn of_patterns(
 /// LLAMA_SIEVE_GRAMMAR_TRIGGER_CACHE_*.
 ///
 /// # Safety
-/// As for `llama_sieve_init_grammar`; the patterns are NULL or as many C strings, the tokens NULL
-/// or as many tokens.
+/// `vocab` is NULL or a vocabulary of the host; `grammar_str` and `grammar_root` are NULL or C
+/// strings; `trigger_patterns` is NULL or `num_trigger_patterns` pointers, each NULL or a C string;
+/// `trigger_tokens` is NULL or `num_trigger_tokens` tokens.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn llama_sieve_init_grammar_lazy_patterns(
     vocab: *const llama_vocab,
@@ -178,11 +182,12 @@ fn lazy(
     Ok(Some((triggers.map_err(invalid)?, tokens)))
 }
 
-/// Returns the words or patterns and the tokens of the triggers. If the list of words is NULL,
-/// there are no words.
+/// Returns the words or patterns of the triggers, and their tokens; an error if they cannot be
+/// read. If the list of words is NULL, there are no words.
 ///
 /// # Safety
-/// As for the constructors; the strings live for `'a`.
+/// Each list is NULL or has its number of elements; each string is NULL or a C string that lives
+/// for `'a`.
 pub(super) unsafe fn given<'a>(triggers: Triggers) -> Result<(Vec<&'a [u8]>, Vec<Token>), Failure> {
     // SAFETY: the caller guarantees the lists.
     unsafe {
@@ -203,7 +208,7 @@ pub(super) unsafe fn given<'a>(triggers: Triggers) -> Result<(Vec<&'a [u8]>, Vec
     }
 }
 
-/// Returns the texts of a list.
+/// Returns the texts of a list, or an error if the list cannot be read or contains NULL.
 ///
 /// # Safety
 /// `list` is NULL or `n` pointers, each NULL or a C string that lives for `'a`.
@@ -227,7 +232,7 @@ unsafe fn texts<'a>(
         .collect()
 }
 
-/// Returns the tokens of a list.
+/// Returns the tokens of a list, or an error if it cannot be read.
 ///
 /// # Safety
 /// `list` is NULL or `n` tokens.

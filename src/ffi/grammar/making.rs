@@ -1,5 +1,5 @@
-//! Makes a sampler from a grammar that a C caller passes, lazy or not. This library's own
-//! constructors use it, and so do those that replace a host's.
+//! Makes a sampler from a grammar that a C caller passes, lazy or not. This module is used by this
+//! library's own constructors, and by those that replace a host's.
 
 use std::cell::{Cell, RefCell};
 use std::ffi::c_char;
@@ -34,9 +34,9 @@ pub(super) struct Making<'a> {
 /// Findings from the making of a grammar that is to replace a host's.
 #[derive(Default)]
 pub(super) struct Notes {
-    /// True if llama.cpp's own parser would not return from the refused text.
+    /// True if the text is refused, and llama.cpp's own parser would hang on it or end the process.
     pub(super) is_trap: Cell<bool>,
-    /// The vocabulary, if there is a grammar.
+    /// The data kept for the vocabulary; `None` if the grammar is empty.
     pub(super) known: RefCell<Option<Arc<Known>>>,
     /// True if finding the first tokens exceeds the limits.
     pub(super) exceeds: Cell<bool>,
@@ -64,10 +64,10 @@ impl Making<'_> {
 pub(super) type Arguments = (*const llama_vocab, *const c_char, *const c_char);
 
 /// Makes the sampler of a grammar, which is lazy if `triggers` returns triggers. `triggers` is
-/// called only if there is a grammar.
+/// called only if the grammar is not empty. Returns NULL on failure.
 ///
 /// # Safety
-/// As for `llama_sieve_init_grammar`.
+/// `vocab` is NULL or a vocabulary of the host; the strings are NULL or C strings.
 pub(super) unsafe fn constructed(
     call: &'static str,
     (vocab, text, root): Arguments,
@@ -106,11 +106,11 @@ pub(super) unsafe fn constructed(
 /// The triggers of a lazy grammar: patterns and tokens.
 pub(super) type Lazy = (Arc<Triggers>, Vec<Token>);
 
-/// A grammar whose elements `<text>` have not yet been tokenized.
+/// A grammar, read as far as that is possible without the tokenizer.
 enum Prepared<'a> {
-    /// An empty grammar, for a vocabulary of this many tokens.
+    /// An empty grammar, with the number of tokens of the vocabulary.
     Empty(usize),
-    /// A grammar that needs no tokenizer.
+    /// A cached grammar, which needs no tokenizer.
     Ready(Grammar),
     /// The text of a grammar that has yet to be read.
     Text(Text<'a>),
@@ -121,8 +121,8 @@ struct Text<'a> {
     text: &'a [u8],
     root: &'a [u8],
     known: Arc<Known>,
-    /// The texts of its elements `<text>`, in reading order, with their tokens once these are
-    /// known.
+    /// The texts of the grammar's elements `<text>`, in reading order, each with its token once
+    /// that is known.
     tokens: Vec<(Vec<u8>, Option<Token>)>,
     tokenizer: Tokenizer,
 }
@@ -134,7 +134,8 @@ pub(super) fn invalid(text: String) -> Failure {
 /// Reads the arguments of a constructor, and the grammar as far as that needs no tokenizer.
 ///
 /// # Safety
-/// As for `llama_sieve_init_grammar`; the strings live for `'a`.
+/// `vocab` is NULL or a vocabulary of the host; the strings are NULL or C strings that live for
+/// `'a`.
 unsafe fn prepared<'a>(
     vocab: *const llama_vocab,
     text: *const c_char,

@@ -1,12 +1,12 @@
-//! Grammars for C: the constructor, and the functions for such a sampler.
+//! Grammars for C: the constructor of a grammar sampler, and the functions for one.
 //!
 //! - [`between`]: queries and rollback between tokens;
 //! - [`lazy`]: the constructors of grammars that wait for a trigger;
 //! - [`pattern`]: the constructors of regular expressions and choices; [`schema`]: of JSON Schemas;
 //!   [`tags`]: of tags in free text;
 //! - `making`: the code that all constructors share;
-//! - [`hosted`]: grammars that replace a host's own without its knowledge; `proof`: the comparison
-//!   of the two.
+//! - [`hosted`]: grammars that transparently replace a host's own; `proof`: the comparison of the
+//!   two.
 
 pub mod between;
 mod host_own;
@@ -40,7 +40,8 @@ const _: () = assert!(LLAMA_SIEVE_GRAMMAR_MAX_TEXT == limits::MAX_TEXT);
 /// once.
 pub const LLAMA_SIEVE_GRAMMAR_MAX_ELEMENTS: usize = 4_194_304;
 const _: () = assert!(LLAMA_SIEVE_GRAMMAR_MAX_ELEMENTS == limits::MAX_ELEMENTS);
-/// The maximum number of rules of a grammar, those that groups and repetitions make included.
+/// The maximum number of rules of a grammar, including those that are generated for groups and
+/// repetitions.
 pub const LLAMA_SIEVE_GRAMMAR_MAX_RULES: usize = 1_048_576;
 const _: () = assert!(LLAMA_SIEVE_GRAMMAR_MAX_RULES == limits::MAX_RULES);
 /// The maximum number of repetitions in one `{m,n}`. llama.cpp allows 2,000, and as many rules from
@@ -78,10 +79,10 @@ const _: () = assert!(LLAMA_SIEVE_MAX_VOCABULARIES == limits::MAX_VOCABULARIES);
 /// Makes a sampler that allows only tokens after which the text can still become a sentence of a
 /// grammar in GBNF, llama.cpp's notation.
 ///
-/// `grammar_root` names the rule that a whole text follows. `vocab` must outlive this call. An
+/// `grammar_root` names the rule that the whole text must match. `vocab` must outlive this call. An
 /// empty or NULL `grammar_str` gives a sampler that does nothing. Returns NULL if the grammar
 /// cannot be read or exceeds one of LLAMA_SIEVE_GRAMMAR_MAX_*, and llama_sieve_last_error says what
-/// was expected in which line and column; also if `vocab` or `grammar_root` is NULL. The host's
+/// was expected at which line and column; also if `vocab` or `grammar_root` is NULL. The host's
 /// tokenizer determines the token of an element `<text>`. An exception that it throws passes
 /// through, and it may take 512 KiB of stack.
 ///
@@ -107,8 +108,8 @@ pub unsafe extern "C-unwind" fn llama_sieve_init_grammar(
 /// Writes the tokens that a grammar allows now as a bitmap: bit t % 32 of word t / 32 is set if
 /// token t is allowed. Writes the first `n_words` words to `bits`. Words after the vocabulary's
 /// last are 0. Returns the total number of allowed tokens. If the grammar is empty, and while a
-/// lazy one waits, all are. Returns 0, with an error and nothing written, if the sampler is NULL or
-/// not a grammar, if `bits` is not aligned, or if `n_words` is above
+/// lazy grammar waits, all tokens are allowed. Returns 0, with an error and nothing written, if the
+/// sampler is NULL or not a grammar, if `bits` is not aligned, or if `n_words` is above
 /// LLAMA_SIEVE_GRAMMAR_MAX_MASK_WORDS. If `bits` is NULL, nothing is written, and `n_words` is
 /// ignored. May be called from any thread.
 ///
@@ -129,10 +130,10 @@ pub unsafe extern "C" fn llama_sieve_grammar_mask(
     })
 }
 
-/// True if the text so far is a complete sentence of the grammar, and the generation may end. An
-/// unfinished character at the end of the last token does not count, as in llama.cpp. False if the
-/// grammar is empty, while a lazy one waits, and, with an error, for NULL and for other samplers.
-/// May be called from any thread.
+/// Returns true if the text so far is a complete sentence of the grammar, so that the generation
+/// may end. An unfinished character at the end of the last token does not count, as in llama.cpp.
+/// Returns false if the grammar is empty, while a lazy grammar waits, and, with an error, for NULL
+/// and for other samplers. May be called from any thread.
 ///
 /// # Safety
 /// `smpl` is NULL or a live sampler.
@@ -144,7 +145,7 @@ pub unsafe extern "C" fn llama_sieve_grammar_is_complete(smpl: *const llama_samp
     })
 }
 
-/// Returns 0 while a grammar constrains; otherwise the reason why it is dead:
+/// Returns 0 unless the constraint of a grammar is dead; otherwise the reason why it is:
 /// LLAMA_SIEVE_ERROR_GRAMMAR_TOKEN, _END, _LIMIT, or LLAMA_SIEVE_ERROR_INTERNAL. Returns another
 /// LLAMA_SIEVE_ERROR_* for NULL and for other samplers. May be called from any thread.
 ///
@@ -160,9 +161,10 @@ pub unsafe extern "C" fn llama_sieve_grammar_error(smpl: *const llama_sampler) -
     .unwrap_or_else(|code| code)
 }
 
-/// Writes the counters of the process-wide cache of compiled grammars: at most 256, in at most
-/// LLAMA_SIEVE_GRAMMAR_CACHE_BYTES, least recently used, keyed by the SHA-256 of root and text and
-/// by the vocabulary. Does nothing if `out` is NULL or not aligned.
+/// Writes the counters of the process-wide cache of compiled grammars to `out`. The cache keeps the
+/// most recently used grammars: at most 256, in at most LLAMA_SIEVE_GRAMMAR_CACHE_BYTES. Its keys
+/// are the SHA-256 of root and text, and the vocabulary. Does nothing if `out` is NULL or not
+/// aligned.
 ///
 /// # Safety
 /// `out` is NULL or writable.
@@ -191,7 +193,8 @@ pub unsafe extern "C" fn llama_sieve_vocab_forget(vocab: *const llama_vocab) {
     })
 }
 
-/// Returns the part of a grammar that any thread may query.
+/// Returns the part of a grammar that any thread may query, or an error if the sampler is NULL, no
+/// grammar or out of use.
 ///
 /// # Safety
 /// `smpl` is NULL or a live sampler.

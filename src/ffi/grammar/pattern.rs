@@ -24,7 +24,7 @@ const _: () = assert!(LLAMA_SIEVE_PATTERN_MAX_TEXT == limits::MAX_PATTERN_TEXT);
 pub const LLAMA_SIEVE_PATTERN_MAX_DEPTH: u32 = 128;
 const _: () = assert!(LLAMA_SIEVE_PATTERN_MAX_DEPTH == limits::MAX_PATTERN_DEPTH);
 /// The maximum number of classes of characters that a regular expression may name, such as \w and
-/// \p{Greek}, ranges in brackets included.
+/// \p{Greek}, including ranges in brackets.
 pub const LLAMA_SIEVE_PATTERN_MAX_CLASSES: usize = 4096;
 const _: () = assert!(LLAMA_SIEVE_PATTERN_MAX_CLASSES == limits::MAX_PATTERN_CLASSES);
 /// The maximum number of strings of a choice. Together they may have LLAMA_SIEVE_GRAMMAR_MAX_TEXT
@@ -37,15 +37,16 @@ const _: () = assert!(LLAMA_SIEVE_CHOICE_MAX_VALUES == limits::MAX_CHOICES);
 ///
 /// The syntax is that of the crate regex: Unicode classes, flags such as (?i), counts. Greedy and
 /// lazy repetitions match the same texts, and groups capture nothing. The whole text must match,
-/// with ^ and $ or without. An anchor elsewhere, a word boundary (\b), the beginning or end of a
-/// line ((?m)^), look-ahead, look-behind and back references are refused by name. Texts are UTF-8:
-/// a pattern of other bytes is refused. `flags` is 0.
+/// with or without ^ and $. An anchor elsewhere, a word boundary (\b), the beginning or end of a
+/// line ((?m)^), look-ahead, look-behind and back references are refused, and the error names them.
+/// Texts are UTF-8: a pattern that matches other bytes is refused. `flags` is 0.
 ///
 /// The sampler is a grammar: except for the notation it behaves as that of
 /// llama_sieve_init_grammar, llama_sieve_grammar_mask and the like accept it, and its limits are
 /// LLAMA_SIEVE_GRAMMAR_MAX_*. Returns NULL, and llama_sieve_last_error says where and why, for a
 /// pattern that cannot be read, that no text matches, or that is beyond LLAMA_SIEVE_PATTERN_MAX_*
-/// or these; also if `vocab` or `pattern` is NULL, or a bit of `flags` is set. See docs/grammar.md.
+/// or LLAMA_SIEVE_GRAMMAR_MAX_*; also if `vocab` or `pattern` is NULL, or a bit of `flags` is set.
+/// See docs/grammar.md.
 ///
 /// # Safety
 /// `vocab` is NULL or a vocabulary of the host; `pattern` is NULL or a C string.
@@ -88,8 +89,8 @@ const VALUES: Argument = argument!("values", "n", LLAMA_SIEVE_CHOICE_MAX_VALUES)
 /// the two.
 ///
 /// The sampler is a grammar, like that of llama_sieve_init_regex. Returns NULL, and
-/// llama_sieve_last_error names the value, if `vocab`, `values` or one of them is NULL, one is not
-/// UTF-8, `n` is 0 or beyond LLAMA_SIEVE_CHOICE_MAX_VALUES, or all together are beyond
+/// llama_sieve_last_error says why, if `vocab`, `values` or a value is NULL, if a value is not
+/// UTF-8, if `n` is 0 or above LLAMA_SIEVE_CHOICE_MAX_VALUES, or if all values together are beyond
 /// LLAMA_SIEVE_GRAMMAR_MAX_*. An empty string is a value: the generation may then end at once.
 ///
 /// # Safety
@@ -142,7 +143,8 @@ pub(super) fn no_flags(flags: u32) -> Result<(), Failure> {
     Err(Failure::new(LLAMA_SIEVE_ERROR_PARAMS, text))
 }
 
-/// Makes the sampler of the grammar that `grammar` returns for the vocabulary's tree.
+/// Makes the sampler of the grammar that `grammar` returns for the vocabulary's tree. Returns an
+/// error if `vocab` is NULL, if there is no host, or if the grammar is refused.
 ///
 /// # Safety
 /// `vocab` is NULL or a vocabulary of the host.

@@ -26,8 +26,8 @@ pub const LLAMA_SIEVE_JSON_CLOSED: u32 = 4;
 /// A flag: properties in any order, instead of the schema's. Objects of more than 10 properties are
 /// refused if "minProperties" or "maxProperties" bounds their number, and as GBNF.
 pub const LLAMA_SIEVE_JSON_ANY_ORDER: u32 = 8;
-/// A flag: keywords that cannot be enforced are ignored, with a warning that names them, instead of
-/// refusing the schema.
+/// A flag: a keyword that cannot be enforced is ignored, with a warning that names it. Without the
+/// flag the schema is refused.
 pub const LLAMA_SIEVE_JSON_LENIENT: u32 = 16;
 
 /// The maximum number of bytes of a JSON Schema.
@@ -39,7 +39,8 @@ const _: () = assert!(LLAMA_SIEVE_JSON_MAX_DEPTH == limits::MAX_SCHEMA_DEPTH);
 /// The maximum number of JSON values in a JSON Schema.
 pub const LLAMA_SIEVE_JSON_MAX_VALUES: usize = 1_048_576;
 const _: () = assert!(LLAMA_SIEVE_JSON_MAX_VALUES == limits::MAX_SCHEMA_VALUES);
-/// The longest chain of schemas for one value, by "$ref", "allOf" and similar keywords.
+/// The maximum number of schemas that may lead to one another for the same value, by "$ref",
+/// "allOf" and similar keywords.
 pub const LLAMA_SIEVE_JSON_MAX_CHAIN: usize = 100;
 const _: () = assert!(LLAMA_SIEVE_JSON_MAX_CHAIN == limits::MAX_SCHEMA_CHAIN);
 /// The maximum number of different sets of values that a JSON Schema may describe: those of its
@@ -63,7 +64,7 @@ const _: () = assert!(LLAMA_SIEVE_JSON_MAX_SPACE == limits::MAX_SCHEMA_SPACE);
 /// intersection of these.
 pub const LLAMA_SIEVE_JSON_MAX_STATES: usize = 16_384;
 const _: () = assert!(LLAMA_SIEVE_JSON_MAX_STATES == limits::MAX_AUTOMATON_STATES);
-/// The maximum number of parts of a pattern, repetitions written out.
+/// The maximum number of parts of a pattern, with repetitions expanded.
 pub const LLAMA_SIEVE_JSON_MAX_PATTERN: usize = 16_384;
 const _: () = assert!(LLAMA_SIEVE_JSON_MAX_PATTERN == limits::MAX_SCHEMA_PATTERN);
 /// The maximum nesting depth of groups in a pattern.
@@ -74,21 +75,21 @@ const _: () = assert!(LLAMA_SIEVE_JSON_MAX_GROUPS == limits::MAX_SCHEMA_GROUPS);
 /// that is valid against a JSON Schema.
 ///
 /// The drafts 4, 6, 7, 2019-09 and 2020-12 are supported. "$schema" selects one; without it the
-/// last one applies. `flags` are LLAMA_SIEVE_JSON_*, 0 for the standard's language. Properties come
-/// in the order in which the schema names them, or the required ones come first, in the order in
-/// which it lists them, and then others. Between the parts of the JSON there may be up to
-/// LLAMA_SIEVE_JSON_MAX_SPACE characters of white space. No text is accepted that the schema does
-/// not allow: a keyword that cannot be enforced is refused. LLAMA_SIEVE_JSON_LLAMA_CPP selects
-/// another language, which does not enforce everything. A schema whose parts nest, or refer to each
-/// other in a row, or whose patterns have nested groups, may take 512 KiB of stack. See
-/// docs/json-schema.md for each keyword.
+/// last one applies. `flags` is 0, for the standard's language, or a sum of LLAMA_SIEVE_JSON_*. A
+/// text may have its properties in either of two orders: all in the order in which the schema names
+/// them; or first the required ones, in the order in which "required" lists them, and then others.
+/// Between the parts of the JSON there may be up to LLAMA_SIEVE_JSON_MAX_SPACE characters of white
+/// space. No text is accepted that the schema does not allow: a keyword that cannot be enforced is
+/// refused. LLAMA_SIEVE_JSON_LLAMA_CPP selects another language, which does not enforce everything.
+/// A schema whose parts nest, or refer to each other in a row, or whose patterns have nested
+/// groups, may take 512 KiB of stack. See docs/json-schema.md for each keyword.
 ///
 /// The sampler is a grammar: except for the notation it behaves as that of
 /// llama_sieve_init_grammar, llama_sieve_grammar_mask and the like accept it, and the
 /// LLAMA_SIEVE_GRAMMAR_MAX_* of stacks and steps bound it. Returns NULL, and llama_sieve_last_error
 /// names the location in the schema, the keyword and what to do, if the schema is not JSON, is
 /// refused, is beyond LLAMA_SIEVE_JSON_MAX_*, or allows no value; also if `vocab` or `schema` is
-/// NULL, a bit of `flags` is unknown, or two exclude each other.
+/// NULL, a bit of `flags` is unknown, or two of the flags exclude each other.
 ///
 /// # Safety
 /// `vocab` is NULL or a vocabulary of the host; `schema` is NULL or a C string.
@@ -126,15 +127,15 @@ fn room_for(schema: &[u8]) -> Result<(), Failure> {
 
 const OUT: Argument = argument!("out", "cap");
 
-/// Writes the grammar of a JSON Schema's texts in GBNF, with the rule root: for a host that takes a
-/// grammar, such as llama-server's "grammar". Returns its size in bytes, with a final NUL, and
-/// writes it to `out` if `cap` is at least that size. Otherwise it writes nothing, so `out` may be
-/// NULL to query the size.
+/// Writes a grammar in GBNF, whose root rule is named root, for the texts that are valid against a
+/// JSON Schema. It is for hosts that take a grammar, such as llama-server's "grammar". Returns the
+/// size of the GBNF in bytes, including a final NUL, and writes it to `out` if `cap` is at least
+/// that size. Otherwise it writes nothing, so `out` may be NULL to query the size.
 ///
-/// The language is that of llama_sieve_init_json_schema with the same `flags`. llama.cpp's own
-/// grammars refuse a minimum above 2000, treat a maximum above 2000 as no bound, and are slow where
-/// many derivations are possible. Returns 0, and llama_sieve_last_error says why, where that
-/// function returns NULL. Needs no host.
+/// The language is that of llama_sieve_init_json_schema with the same `flags`. llama.cpp's grammar
+/// sampler refuses repetitions with a minimum above 2000, treats a maximum above 2000 as no bound,
+/// and is slow where many derivations are possible. Returns 0, and llama_sieve_last_error says why,
+/// where llama_sieve_init_json_schema returns NULL for the schema or the flags. Needs no host.
 ///
 /// # Safety
 /// `schema` is NULL or a C string; `out` is NULL or has room for `cap` bytes.

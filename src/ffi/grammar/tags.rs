@@ -31,8 +31,9 @@ const _: () = assert!(LLAMA_SIEVE_TAGS_MAX_TEXT == limits::MAX_TAG_TEXTS);
 
 const CALL: &str = "llama_sieve_init_tags";
 
-/// Makes a sampler that leaves a text free until a begin tag opens a span, which then follows a
-/// JSON Schema, a regular expression or a grammar up to its end tag, as in tool calls.
+/// Makes a sampler that leaves a text free until a begin tag opens a span. The content of the span,
+/// up to its end tag, must satisfy a JSON Schema or match a regular expression or a grammar, as in
+/// tool calls.
 ///
 /// `json` describes the tags:
 ///
@@ -40,21 +41,21 @@ const CALL: &str = "llama_sieve_init_tags";
 ///            {"begin": {"token": "<|call|>"}, "grammar": "root ::= ..."}],
 ///   "required": false, "once": false}`
 ///
-/// "begin" and "end" are texts, spelled by any tokens, or tokens by number or text, which are then
-/// never read as characters. Without "end" a span ends with its content. The content is one of
-/// "json_schema", as for llama_sieve_init_json_schema without flags, "regex", as for
-/// llama_sieve_init_regex, and "grammar", GBNF with the rule root and without !<...>. With
+/// "begin" and "end" are each a text, which any tokens may spell, or a token, given by number or
+/// text, which is then never read as characters. Without "end" a span ends with its content. The
+/// content is one of "json_schema", as for llama_sieve_init_json_schema without flags, "regex", as
+/// for llama_sieve_init_regex, and "grammar", GBNF with the rule root and without !<...>. With
 /// "required" the text may end only after a span; with "once" it ends after the first span. Free
-/// text contains no begin tag, and no begin tag may contain another one. `flags` is 0. See
+/// text contains no begin tag, and no begin tag may contain another begin tag. `flags` is 0. See
 /// docs/grammar.md.
 ///
 /// The sampler is a grammar, like that of llama_sieve_init_regex. Returns NULL, and
 /// llama_sieve_last_error names the tag and what is wrong with it, if the description cannot be
 /// read, is beyond LLAMA_SIEVE_TAGS_MAX, LLAMA_SIEVE_TAGS_MAX_*, LLAMA_SIEVE_JSON_MAX_*,
 /// LLAMA_SIEVE_PATTERN_MAX_* or LLAMA_SIEVE_GRAMMAR_MAX_*, if `vocab` or `json` is NULL, or a bit
-/// of `flags` is set. Classes of patterns and steps of schemas count for all tags together. The
-/// host's tokenizer finds tokens by their texts. Its exceptions pass through, and it may take 512
-/// KiB of stack.
+/// of `flags` is set. The limits on classes of characters and on steps of schemas apply to all tags
+/// together. The host's tokenizer finds tokens by their texts. Its exceptions pass through, and it
+/// may take 512 KiB of stack.
 ///
 /// # Safety
 /// `vocab` is NULL or a vocabulary of the host; `json` is NULL or a C string.
@@ -93,7 +94,7 @@ struct Prepared {
 /// Reads the description as far as that needs no tokenizer.
 ///
 /// # Safety
-/// As for [`llama_sieve_init_tags`].
+/// The requirements of [`llama_sieve_init_tags`] apply.
 unsafe fn prepared(
     vocab: *const llama_vocab,
     json: *const c_char,

@@ -60,11 +60,11 @@ pub fn named() -> Option<u32> {
 }
 
 impl Build {
-    /// A build with the newest list of every constructor.
+    /// A build with the newest argument list of every constructor.
     #[cfg(all(any(target_os = "linux", windows), not(miri)))]
     pub(in crate::ffi) const NEW_LISTS: Self = COMPARED;
 
-    /// A build with the older list of every constructor that has two.
+    /// A build with the older argument list of every constructor that has two.
     #[cfg(all(any(target_os = "linux", windows), not(miri)))]
     pub(in crate::ffi) const OLD_LISTS: Self = OLDEST;
 
@@ -108,12 +108,12 @@ impl Build {
         Ok(self)
     }
 
-    /// True if the build's penalties begin with `n_vocab`.
+    /// Returns true if the arguments of the build's penalties begin with `n_vocab`.
     pub fn penalties_take_n_vocab(self) -> bool {
         self >= PENALTIES_TAKE_N_VOCAB
     }
 
-    /// True if the build's DRY takes `n_ctx_train` after the vocabulary.
+    /// Returns true if the build's DRY takes `n_ctx_train` after the vocabulary.
     pub fn dry_takes_n_ctx_train(self) -> bool {
         self < DRY_WITHOUT_N_CTX_TRAIN
     }

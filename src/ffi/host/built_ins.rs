@@ -199,8 +199,8 @@ pub(in crate::ffi) fn free_of(host: &Host) -> Result<Free, String> {
     Ok(host_function!(host, c"llama_sampler_free", Free))
 }
 
-/// Replaces `smpl` by the built-in, if the built-in has the host's hook for the graph, and returns
-/// that hook.
+/// Replaces `smpl` with the built-in and returns the built-in's hook for the host's graph. Returns
+/// `None`, with `smpl` unchanged, if the built-in cannot be made or has no such hook.
 ///
 /// # Safety
 /// `smpl` is a live sampler of this library, from which the recipe was made.
@@ -216,7 +216,7 @@ pub(in crate::ffi) unsafe fn give_way(
     // SAFETY: the sampler was just made. A host that calls hooks has a vtable with entries for
     // them.
     let hook = unsafe { (*(*made).iface).backend_init };
-    // SAFETY: two live samplers of one host; no other code knows the one that is freed.
+    // SAFETY: two live samplers of one host; no other code has a pointer to the one that is freed.
     unsafe {
         if hook.is_some() {
             ptr::swap(smpl, made);

@@ -1,10 +1,11 @@
-//! An import: a word in a library's memory through which the library calls a function of another
-//! one.
+//! An import: a word in a library's memory through which the library calls a function of a
+//! different library.
 
 use std::ffi::{CStr, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// A word in a library's memory that holds the address of a function, which was found by its name.
+/// A word in a library's memory that holds the address of a function. The linker has found the
+/// function by its name.
 #[derive(Clone, Copy, Debug)]
 pub struct Import<'a> {
     /// The name of the function.
@@ -25,10 +26,11 @@ impl Import<'_> {
         self.place.load(Ordering::Acquire)
     }
 
-    /// Replaces `from` by `to` in one step. Returns false if the word has another value.
+    /// Atomically replaces `from` with `to`. Returns false, with nothing changed, if the word does
+    /// not hold `from`.
     ///
     /// # Safety
-    /// The word may be written, and `to` is a function that takes the calls of `from`.
+    /// The word is writable, and `to` can be called in place of the function `from`.
     pub unsafe fn exchange(&self, from: *mut c_void, to: *mut c_void) -> bool {
         let (done, otherwise) = (Ordering::AcqRel, Ordering::Acquire);
         self.place

@@ -60,7 +60,7 @@ pub fn with_all<T: Default>(look: impl FnOnce(&[Library<'_>]) -> T) -> T {
 }
 
 impl Library<'_> {
-    /// True if both are the same library.
+    /// Returns true if both are the same library.
     pub fn is(&self, other: &Self) -> bool {
         ptr::eq(self.info.dlpi_phdr, other.info.dlpi_phdr)
     }
@@ -80,7 +80,7 @@ impl Library<'_> {
         }
     }
 
-    /// True if the address is in this library.
+    /// Returns true if the address is in this library.
     pub fn contains(&self, address: Address) -> bool {
         let address = address.as_ptr() as usize;
         self.segments().any(|segment| segment.contains(&address))
@@ -106,7 +106,7 @@ impl Library<'_> {
         headers.iter()
     }
 
-    /// Returns the library's own function with this name.
+    /// Returns the address of the symbol `name`, if the library itself defines it.
     pub fn symbol(&self, name: &CStr) -> Option<Address> {
         let symbols = self.symbols()?;
         let found = symbols.find(name)?;
@@ -126,7 +126,7 @@ impl Library<'_> {
         })
     }
 
-    /// True if the name by which another library needs this one is `name`.
+    /// Returns true if `name` is the name by which other libraries refer to this one.
     pub(super) fn is_called(&self, name: &CStr) -> bool {
         let path = self.path().to_bytes();
         let file = path.rsplit(|&byte| byte == b'/').next();
@@ -157,7 +157,7 @@ impl Library<'_> {
         entries.iter().take_while(|entry| entry.tag != DT_NULL)
     }
 
-    /// Returns the address in an entry of the dynamic section.
+    /// Returns the address in the entry of the dynamic section that is tagged `tag`.
     fn pointer<T>(&self, tag: isize) -> Option<*const T> {
         let value = self.entries().find(|entry| entry.tag == tag)?.value;
         // The linker has replaced the offset by an address, except in the kernel's own library.
@@ -222,7 +222,7 @@ impl Symbols {
 
     /// Finds a symbol by the table DT_GNU_HASH: four numbers, the words of a Bloom filter, the
     /// first symbol of each bucket, and a hash for each symbol from `first` on. The lowest bit of a
-    /// hash is set if it is the last one of its bucket.
+    /// hash is set if its symbol is the last of a bucket.
     ///
     /// # Safety
     /// `index` is this library's index by GNU's hash.
@@ -256,7 +256,7 @@ impl Symbols {
         None
     }
 
-    /// Returns the symbol at this index, if it is defined and has this name.
+    /// Returns the symbol at index `at`, if it is defined and its name is `name`.
     ///
     /// # Safety
     /// `at` is below the number of symbols.
@@ -266,7 +266,7 @@ impl Symbols {
         (own == name).then_some(symbol)
     }
 
-    /// Returns the symbol at this index and its name, if it is defined.
+    /// Returns the symbol at index `at` and its name, if the symbol is defined.
     ///
     /// # Safety
     /// `at` is below the number of symbols.

@@ -3,7 +3,7 @@
 use std::ffi::{CStr, c_void};
 use std::ptr::NonNull;
 
-/// A function that the linker, or the dynamic linker, has found.
+/// The address of a function that the linker, or the dynamic linker, has found.
 pub type Address = NonNull<c_void>;
 
 /// The symbol that identifies a library as a host.
@@ -28,7 +28,8 @@ macro_rules! weak_references {
             ".popsection",
         );
 
-        /// Returns the functions with these names that were linked.
+        /// Returns the address to which the linker has bound each of these names; `None` for a name
+        /// that it has not bound.
         #[cfg(not(windows))]
         pub(super) fn linked() -> [Option<Address>; $count] {
             #[cfg(all(target_os = "linux", target_pointer_width = "64", not(miri)))]
@@ -114,7 +115,7 @@ pub(in crate::ffi) struct Name {
 }
 
 impl Name {
-    /// Returns the name with this text.
+    /// Returns the name whose text is `text`; `None` if it is not one of [`NAMES`].
     pub(crate) const fn of(text: &'static CStr) -> Option<Self> {
         match index(text) {
             Some(index) => Some(Self { index, text }),
@@ -131,7 +132,7 @@ macro_rules! host_name {
 }
 pub(crate) use host_name;
 
-/// Returns the index of a name in [`NAMES`].
+/// Returns the index of `name` in [`NAMES`]; `None` if it is not one of them.
 pub(super) const fn index(name: &CStr) -> Option<usize> {
     const fn is(mut a: &[u8], mut b: &[u8]) -> bool {
         while let ([first, a_rest @ ..], [second, b_rest @ ..]) = (a, b) {
@@ -153,17 +154,17 @@ pub(super) const fn index(name: &CStr) -> Option<usize> {
     None
 }
 
-/// Returns a function of a module.
+/// Returns the function `name` of the module `handle`.
 ///
 /// # Safety
-/// None: a handle that is not a module has no functions.
+/// Nothing is required: a handle that is not a module has no functions.
 #[cfg(windows)]
 pub(in crate::ffi) unsafe fn symbol_of(handle: *mut c_void, name: &CStr) -> Option<Address> {
     crate::windows::symbol(NonNull::new(handle)?, name)
 }
 
-/// Returns a function of the library with this handle. Waits while another thread is inside
-/// `dlopen`.
+/// Returns the function `name` of the library whose handle is `handle`. Waits while another thread
+/// is inside `dlopen`.
 ///
 /// # Safety
 /// `handle` is live, or RTLD_DEFAULT.

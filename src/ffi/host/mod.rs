@@ -66,7 +66,7 @@ use crate::sync::Mutex;
 
 pub use crate::ffi::host::linker::Address;
 
-/// A llama.cpp.
+/// A llama.cpp in the process.
 #[derive(Clone, Copy, Debug)]
 pub struct Host {
     /// The host's function that makes a `llama_sampler`.
@@ -141,8 +141,8 @@ impl Host {
         Some(Self::new(known))
     }
 
-    /// Binds the host with this library handle of `dlopen`. Waits while another thread is inside
-    /// `dlopen`.
+    /// Binds the llama.cpp whose `dlopen` handle is `handle`. Returns an error if that library does
+    /// not export `llama_sampler_init`. Waits while another thread is inside `dlopen`.
     ///
     /// # Safety
     /// `handle` is a handle that `dlopen` has returned, and stays open.
@@ -157,14 +157,14 @@ impl Host {
         Ok(())
     }
 
-    /// Returns the host that `llama_sieve_bind_host` has named.
+    /// Returns the host that `llama_sieve_bind_host` has named, if it is still loaded.
     pub fn named() -> Option<Self> {
         let named = IS_NAMED.load(Ordering::Acquire).then(Self::bound);
         named.flatten().filter(Self::is_there)
     }
 
-    /// Makes the llama.cpp with this `llama_sampler_init` the host, unless `llama_sieve_bind_host`
-    /// has named another.
+    /// Returns the llama.cpp whose `llama_sampler_init` is at `sampler_init`. Makes it the host,
+    /// unless `llama_sieve_bind_host` has named a different one.
     pub fn bind_at(sampler_init: Address) -> Self {
         let named = Self::named();
         if let Some(same) = named.filter(|named| named.is_at(sampler_init)) {
@@ -177,12 +177,12 @@ impl Host {
         host
     }
 
-    /// True if this is the address of the host's `llama_sampler_init`.
+    /// Returns true if `sampler_init` is the address of the host's `llama_sampler_init`.
     fn is_at(&self, sampler_init: Address) -> bool {
         self.known.seen.sampler_init == sampler_init
     }
 
-    /// True if `llama_sieve_bind_host` has named another llama.cpp.
+    /// Returns true if `llama_sieve_bind_host` has named a different llama.cpp.
     pub fn gives_way(&self) -> bool {
         Self::named().is_some_and(|named| !named.is_at(self.known.seen.sampler_init))
     }
@@ -212,7 +212,7 @@ impl Host {
         Self::new(known)
     }
 
-    /// True if the host is still loaded.
+    /// Returns true if the host is still loaded.
     pub fn is_there(&self) -> bool {
         let known = self.known;
         if known.seen.stays {
@@ -229,8 +229,8 @@ impl Host {
         is_there
     }
 
-    /// Sets the arithmetic of this library's samplers to the host's profile, or to its first
-    /// profile if that has not been determined.
+    /// Sets the arithmetic of this library's samplers to the host's profile, or to
+    /// [`first_profile`](Self::first_profile) if that has not been determined.
     fn tell_profile(&self) {
         match self.known.profile.load(Ordering::Relaxed) {
             0 => self.first_profile().set(),
@@ -242,7 +242,7 @@ impl Host {
         }
     }
 
-    /// Returns the profile to begin with, before it has been determined.
+    /// Returns the profile that is assumed until that of the host has been determined.
     ///
     /// A host that uses libc++ (Android, macOS) loads that library, which is recognised by the
     /// namespace of its symbols. A statically linked libc++ is only detected by the trial. On
@@ -257,8 +257,8 @@ impl Host {
         }
     }
 
-    /// True if the host's profile has not been determined, or was determined when the build was not
-    /// yet known, and now is (`with_build`).
+    /// Returns true if the host's profile has yet to be determined. That includes a profile that
+    /// was determined without the build, if the build is now known (`with_build`).
     fn asks_profile(&self, with_build: bool) -> bool {
         let found = self.known.profile.load(Ordering::Relaxed);
         found & FOUND == 0 || (with_build && found & WITH_BUILD == 0)
@@ -286,13 +286,13 @@ impl Host {
         }
     }
 
-    /// True if both are the same llama.cpp.
+    /// Returns true if both are the same llama.cpp.
     pub fn is(&self, other: &Self) -> bool {
         ptr::eq(self.known, other.known)
             && self.sampler_init as usize == other.sampler_init as usize
     }
 
-    /// Returns the host's function with this name, or an error that names it.
+    /// Returns the host's function `name`, or an error that names it.
     pub(in crate::ffi) fn function(&self, name: Name) -> Result<Address, String> {
         let Name { index, text } = name;
         #[cfg(test)]

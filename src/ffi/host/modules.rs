@@ -42,12 +42,12 @@ pub fn changes() -> u64 {
     0
 }
 
-/// The number of the table of exports in a module's headers.
+/// The index of the export directory among the data directories in a module's headers.
 const EXPORTS: usize = 0;
 const IMPORTS: usize = 1;
 const DELAYED_IMPORTS: usize = 13;
 
-/// The table of a module's exports.
+/// The export directory of a module.
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct Exports {
@@ -73,7 +73,7 @@ impl<'a> Library<'a> {
         })
     }
 
-    /// True if both are the same library.
+    /// Returns true if both are the same library.
     pub fn is(&self, other: &Self) -> bool {
         self.base() == other.base()
     }
@@ -89,7 +89,7 @@ impl<'a> Library<'a> {
         &self.path
     }
 
-    /// True if the address is in this library.
+    /// Returns true if the address is in this library.
     pub fn contains(&self, address: Address) -> bool {
         self.memory().contains(&address.as_ptr().addr())
     }
@@ -104,8 +104,8 @@ impl<'a> Library<'a> {
         let _ = pinned(self.module.module());
     }
 
-    /// Returns the library's own function with this name. An export that is forwarded to another
-    /// module does not count.
+    /// Returns the address of the export `name`, if the library itself defines it. An export that
+    /// is forwarded to a different module does not count.
     pub fn symbol(&self, name: &CStr) -> Option<Address> {
         let exports = self.exports()?;
         let (mut from, mut to) = (0, exports.n_names as usize);
@@ -132,12 +132,13 @@ impl<'a> Library<'a> {
         })
     }
 
-    /// Returns the name with this number; the names are sorted.
+    /// Returns the name at index `at`; the names are sorted.
     fn name(&self, exports: &Exports, at: usize) -> Option<&CStr> {
         self.text(self.item(exports.names, at)?)
     }
 
-    /// Returns the function whose name has this number.
+    /// Returns the function whose name is at index `at`, unless it is forwarded to a different
+    /// module.
     fn exported(&self, exports: &Exports, at: usize) -> Option<Address> {
         let number: u16 = self.item(exports.numbers, at)?;
         let is_one = u32::from(number) < exports.n_functions;
@@ -155,14 +156,15 @@ impl<'a> Library<'a> {
         self.item(offset, 0)
     }
 
-    /// True if the name by which another library needs this one is `name`.
+    /// Returns true if `name` is the name by which other libraries refer to this one.
     pub(super) fn is_called(&self, name: &CStr) -> bool {
         let path = self.path.to_bytes();
         let file = path.rsplit(|&byte| byte == b'\\' || byte == b'/').next();
         file.is_some_and(|file| file.eq_ignore_ascii_case(name.to_bytes()))
     }
 
-    /// Returns the offset and size of the table with this number.
+    /// Returns the offset and size of the data directory with the index `number`, if the module has
+    /// it.
     fn directory(&self, number: usize) -> Option<(u32, u32)> {
         let headers = self.headers()?;
         let n: u32 = self.read(headers + 24 + 108)?;
@@ -188,7 +190,7 @@ impl<'a> Library<'a> {
         self.base()..self.base().saturating_add(bytes as usize)
     }
 
-    /// Returns a pointer to the `T` at this offset, if all of it is in the module.
+    /// Returns a pointer to the `T` at `offset`, if all of it is in the module.
     fn at<T>(&self, offset: u32) -> Option<*const T> {
         let start = self.base().checked_add(offset as usize)?;
         let end = start.checked_add(size_of::<T>())?;
@@ -202,7 +204,7 @@ impl<'a> Library<'a> {
         Some(unsafe { at.read_unaligned() })
     }
 
-    /// Returns the item with this number of the table at this offset.
+    /// Returns the item at index `at` of the table at the offset `table`.
     fn item<T: Copy>(&self, table: u32, at: usize) -> Option<T> {
         self.read(
             at.checked_mul(size_of::<T>())?
@@ -210,7 +212,7 @@ impl<'a> Library<'a> {
         )
     }
 
-    /// Returns the C string at this offset.
+    /// Returns the C string at `offset`.
     fn text(&self, offset: u32) -> Option<&CStr> {
         let start = self.at::<u8>(offset)?;
         let most = self.memory().end - start.addr();

@@ -15,7 +15,7 @@ impl<T: Copy> PerHost<T> {
         Self(RwLock::new(None))
     }
 
-    /// Returns the cached value, if it is of this host.
+    /// Returns the cached value, if it belongs to `host`.
     pub(in crate::ffi) fn known(&self, host: &Host) -> Option<T> {
         let known = *self.0.read();
         known.filter(|(of, _)| of.is(host)).map(|(_, value)| value)

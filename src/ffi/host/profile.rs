@@ -127,16 +127,17 @@ static MIROSTAT_V2: Trial = Trial {
     sorted: false,
 };
 
-/// The trial that reveals single last bits of `expf`: each probability is one of its values divided
-/// by their sum.
+/// The trial that reveals a difference in the last bit of a single value of `expf`: each
+/// probability is such a value divided by the sum of all.
 static EXPONENTIALS: Trial = Trial {
     arrays: |random| (0..128).map(|_| distinct(64, random)).collect(),
     ..DIST
 };
 
-/// The trial that reveals single last bits of `logf` and `powf`, in many small arrays: a sum of few
-/// terms hides few bits, and the temperature is a power to which nothing is added. The sizes
-/// differ, since the logarithm of the size occurs in all arrays of that size.
+/// The trial that reveals a difference in the last bit of a single value of `logf` or `powf`. It
+/// uses many small arrays: a sum of few terms hides few bits, and the temperature is a power to
+/// which nothing is added. The sizes differ, since the logarithm of the size occurs in all arrays
+/// of that size.
 static LOGARITHMS: Trial = Trial {
     name: "temp-ext",
     make: |host, _| make!(host, c"llama_sampler_init_temp_ext", 0.5 => f32, 0.5 => f32, 1.5 => f32),
@@ -341,16 +342,16 @@ fn chosen(first: HostProfile, asked: &[Asked; 8]) -> (HostProfile, Vec<&'static 
 }
 
 impl Asked {
-    /// True if the results under this profile are equal, or if the host's sampler could not be
-    /// made.
+    /// Returns true if this library's results under `profile` equal the host's, or if the host's
+    /// sampler could not be made.
     fn agrees(&self, profile: HostProfile) -> bool {
         let ours = || profile.trying(|| (self.trial.ours)(&self.arrays));
         self.theirs.as_ref().is_none_or(|theirs| *theirs == ours())
     }
 
-    /// True if the results differ under this profile as they would with another C library. If the
-    /// results of the same kind of sampler on a few arrays differ as well (`agrees` is false), only
-    /// a few results may differ: another formula or other roundings change many.
+    /// Returns true if the results under `profile` differ as they would with a different C library.
+    /// If the results of the same kind of sampler on a few arrays differ as well (`agrees` is
+    /// false), only a few results may differ: another formula or other roundings change many.
     fn shows_libm(&self, agrees: bool, profile: HostProfile) -> bool {
         const FEW_OF: usize = 16;
         let Some(theirs) = &self.theirs else {

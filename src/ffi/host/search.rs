@@ -92,7 +92,7 @@ mod by_reading {
         seen.unwrap_or_else(|| nothing(sampler_init))
     }
 
-    /// True if this llama.cpp is still loaded.
+    /// Returns true if this llama.cpp is still loaded.
     pub(in super::super) fn is_there(known: &Seen) -> bool {
         with_all(|all| {
             let library = containing(all, known.sampler_init);

@@ -265,7 +265,8 @@ impl Tokenizer {
     }
 }
 
-/// Returns the vocabulary of a pointer from C.
+/// Returns the vocabulary that `vocab` points to. The error says that it is NULL, or is that of
+/// [`HostVocabulary::new`].
 ///
 /// # Safety
 /// `vocab` is NULL or a vocabulary of the bound host, and outlives the returned object.

@@ -21,12 +21,12 @@ use super::handle::*;
 /// Do not pass an `n_threads` above 1 in a constructor that runs inside `dlopen`: a new thread
 /// waits for the dynamic linker's lock, which the caller holds.
 ///
-/// Writes to `out[i]` the token of `sieves[i]` and `logits[i]`, or its negative error, whose text
-/// `llama_sieve_error(sieves[i])` returns. Returns LLAMA_SIEVE_OK, or the first error in `out`,
-/// whose text llama_sieve_last_error returns. Errors of the call leave `out` untouched: an array or
-/// sieve that is NULL, `n` above LLAMA_SIEVE_MAX_BATCH, `n_vocab` <= 0, or a sieve that is in use
-/// or occurs twice in the batch. An internal error (LLAMA_SIEVE_ERROR_INTERNAL in `out`) disables
-/// only that sieve.
+/// Writes to `out[i]` the token that `sieves[i]` chooses from `logits[i]`, or its negative error,
+/// whose text `llama_sieve_error(sieves[i])` returns. Returns LLAMA_SIEVE_OK, or the first error in
+/// `out`, whose text llama_sieve_last_error returns. Errors of the call leave `out` untouched: an
+/// array, a sieve or an element of `logits` that is NULL, `n` above LLAMA_SIEVE_MAX_BATCH,
+/// `n_vocab` <= 0, or a sieve that is in use or occurs twice in the batch. An internal error
+/// (LLAMA_SIEVE_ERROR_INTERNAL in `out`) disables only that sieve.
 ///
 /// # Safety
 /// `sieves`, `logits` and `out` are NULL or `n` elements; each sieve is alive; each element of
@@ -66,7 +66,8 @@ struct Entry<'a> {
 }
 
 impl Entry<'_> {
-    /// Runs the entry on any thread. The calling thread must report a panic.
+    /// Chooses the entry's token; may be called on any thread. A panic is kept in `token`, and the
+    /// thread that called the batch must report it.
     fn run(&mut self) {
         let Some(sieve) = self.state.sieve.as_mut() else {
             self.token = Ok(Err(out_of_use()));

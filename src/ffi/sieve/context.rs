@@ -11,8 +11,8 @@ use super::handle::*;
 /// (-1: the last), and accepts it.
 ///
 /// In addition to the errors of llama_sieve_sample it returns LLAMA_SIEVE_ERROR_NO_HOST, and
-/// LLAMA_SIEVE_ERROR_NO_LOGITS if the context has none. (A llama.cpp built for debugging aborts on
-/// an `idx` without logits.)
+/// LLAMA_SIEVE_ERROR_NO_LOGITS if the context has no logits for `idx`. (A llama.cpp built for
+/// debugging aborts on an `idx` without logits.)
 ///
 /// # Safety
 /// `sieve` is NULL or alive; `ctx` is NULL or a context of the bound host, used by no other thread

@@ -76,8 +76,8 @@ impl Handle {
         Ok(state)
     }
 
-    /// Returns a copy of the sieve and its state. Waits while another thread uses the sieve. `None`
-    /// if an internal error has disabled it.
+    /// Returns a copy of the sieve and its state; `None` if an internal error has disabled it.
+    /// Waits while another thread uses the sieve, and returns an error after [`PATIENCE`].
     pub(super) fn copied(&self) -> Result<Option<Sieve>, Failure> {
         let state = self.state.try_lock_for(PATIENCE).ok_or_else(busy)?;
         Ok(state.sieve.clone())
@@ -128,7 +128,8 @@ fn busy() -> Failure {
     Failure::new(LLAMA_SIEVE_ERROR_BUSY, text)
 }
 
-/// Returns the handle of a pointer from C.
+/// Returns a reference to the handle that `sieve` points to, or an error if the pointer is NULL or
+/// misaligned.
 ///
 /// # Safety
 /// `sieve` is NULL or alive.
@@ -138,7 +139,8 @@ pub(super) unsafe fn handle<'a>(sieve: *const Handle) -> Result<&'a Handle, Fail
     Ok(unsafe { &*sieve })
 }
 
-/// Returns the locked sieve of a pointer from C.
+/// Locks the sieve that `sieve` points to. Returns an error if the pointer is NULL or misaligned,
+/// or if the sieve is in use or disabled.
 ///
 /// # Safety
 /// `sieve` is NULL or alive.
@@ -177,7 +179,8 @@ pub(super) unsafe fn with<T>(
     unsafe { entered(sieve) }?.change(body)?
 }
 
-/// Runs `body`, which samples a token, like [`with`], and keeps its error with the sieve.
+/// Runs `body`, which samples a token, as [`with`] does, and keeps the error of `body` for
+/// llama_sieve_error.
 ///
 /// # Safety
 /// `sieve` is NULL or alive.

@@ -81,9 +81,10 @@ pub unsafe extern "C" fn llama_sieve_history_contains(sieve: *const Handle, toke
     })
 }
 
-/// Writes the different tokens to which the penalties apply to `out`, in no particular order, but
-/// at most `cap`. Returns their number, which may be larger. Returns 0, with an error, for NULL,
-/// for a sieve in use, and if `out` is not aligned or `cap` is too large.
+/// Writes to `out` at most `cap` of the distinct tokens to which the penalties apply, in no
+/// particular order. Returns the number of distinct tokens, which may be larger than `cap`. Returns
+/// 0, with an error, for NULL, for a sieve in use, and if `out` is not aligned or `cap` is too
+/// large.
 ///
 /// # Safety
 /// `sieve` is NULL or alive; `out` is NULL or has room for `cap` tokens.
@@ -109,9 +110,9 @@ pub unsafe extern "C" fn llama_sieve_history_unique(
 }
 
 /// Returns the raw `logit` of `token` after bias and the current penalties, as the other stages
-/// would see it. With stages set by llama_sieve_set_stages, penalties are included if they are
-/// among the stages; DRY never is. Returns NaN, with an error, for NULL and for a sieve in use, and
-/// NaN for a logit that is NaN.
+/// would see it. With stages set by llama_sieve_set_stages, penalties are included only if they are
+/// among the stages. DRY is never included. Returns NaN, with an error, for NULL and for a sieve in
+/// use, and NaN for a logit that is NaN.
 ///
 /// # Safety
 /// `sieve` is NULL or alive.

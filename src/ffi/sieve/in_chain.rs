@@ -21,13 +21,14 @@ use super::params::*;
 /// The vtable of the sieve as a sampler of a chain.
 pub(in crate::ffi) static SIEVE: Vtable = vtable::<InChain>();
 
-/// Makes a sampler for a chain that runs a sieve on the candidates of earlier samplers, and selects
-/// one. Afterwards the array contains the candidates from which that one was drawn, with their
-/// probabilities. Returns NULL for the errors of llama_sieve_new, and without a host.
-/// llama_sieve_of_sampler returns its sieve.
+/// Makes a sampler, to be added to a chain. It runs a sieve on the candidates that earlier samplers
+/// leave, and selects one. Afterwards the array contains the candidates from which that one was
+/// drawn, with their probabilities. Returns NULL for the errors of llama_sieve_new, and without a
+/// host. llama_sieve_of_sampler returns the sampler's sieve.
 ///
 /// # Safety
-/// `params` as for llama_sieve_new.
+/// `params` is NULL or as long as its struct_size says; its bias is NULL or n_bias elements, which
+/// are copied.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llama_sieve_init_sampler(
     params: *const llama_sieve_params,
@@ -40,14 +41,15 @@ pub unsafe extern "C" fn llama_sieve_init_sampler(
     })
 }
 
-/// Returns the sieve in a sampler of llama_sieve_init_sampler, for every function that takes a
-/// sieve: parameters, statistics, history, saved states, the candidates and the error of the last
-/// token. Changes take effect at the next token of the chain.
+/// Returns the sieve in a sampler that llama_sieve_init_sampler has made. It may be passed to every
+/// function that takes a sieve: for parameters, statistics, history, saved states, and the
+/// candidates and the error of the last token. Changes take effect at the next token of the chain.
 ///
 /// The sampler owns the sieve: do not free it, and do not use it after the sampler is freed. Use it
 /// only between two tokens: while the sampler runs, the sieve is in use, and while you use it, the
 /// sampler takes the largest logit. A clone of the sampler has its own sieve. Returns NULL, with an
-/// error, for NULL and for other samplers. llama_sampler_chain_get returns a member of a chain.
+/// error, for NULL and for other samplers. To get the sampler from a chain, call
+/// llama_sampler_chain_get.
 ///
 /// # Safety
 /// `smpl` is NULL or a live sampler of any kind.
@@ -75,8 +77,8 @@ pub unsafe extern "C" fn llama_sieve_of_sampler(smpl: *mut llama_sampler) -> *mu
 /// A sieve in a sampler, protected by the lock of a [`Handle`], through which C functions can use
 /// it as well.
 ///
-/// If no candidate has a probability, the first one with the largest logit is selected, since a
-/// host aborts if no candidate is selected.
+/// If the sieve fails, such as when every logit is minus infinity, the first candidate with the
+/// largest logit is selected, since a host aborts if no candidate is selected.
 #[derive(Debug)]
 pub struct InChain(Arc<Handle>);
 

@@ -1,5 +1,5 @@
-//! The sieve for C: `struct llama_sieve` ([`Handle`]), from parameters to the batch, and the sieve
-//! as a sampler of a chain.
+//! The sieve for C: `struct llama_sieve` ([`Handle`]) and the functions for it, and the sieve as a
+//! sampler of a chain.
 
 mod batch;
 mod context;
@@ -123,8 +123,8 @@ pub unsafe extern "C" fn llama_sieve_free(sieve: *mut Handle) {
     )
 }
 
-/// Returns to the initial state: without history, and with the generator at its seed. Parameters
-/// and buffers stay.
+/// Resets the sieve to its initial state: the history is empty, and the generator starts again from
+/// its seed. Parameters and buffers stay.
 ///
 /// # Safety
 /// `sieve` is NULL (an error) or alive.
@@ -140,14 +140,15 @@ pub unsafe extern "C" fn llama_sieve_reset(sieve: *mut Handle) {
     })
 }
 
-/// Sets other parameters from the next token on. History and generator stay. A different rng begins
-/// its stream at seed. A new seed of the same rng takes effect at llama_sieve_reset. A smaller
-/// penalty_last_n keeps the newest tokens. Allocates nothing if there is no bias.
+/// Replaces the parameters, from the next token on. History and generator stay. A different rng
+/// begins its stream at seed. A new seed of the same rng takes effect at llama_sieve_reset. A
+/// smaller penalty_last_n keeps the newest tokens. Allocates nothing if there is no bias.
 ///
 /// Returns LLAMA_SIEVE_OK, or a negative error; the old parameters then stay.
 ///
 /// # Safety
-/// `sieve` is NULL or alive; `params` as for llama_sieve_new.
+/// `sieve` is NULL or alive; `params` is NULL or as long as its struct_size says; its bias is NULL
+/// or n_bias elements, which are copied.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llama_sieve_set_params(
     sieve: *mut Handle,
@@ -192,8 +193,8 @@ pub unsafe extern "C" fn llama_sieve_reserve(sieve: *mut Handle, n_vocab: i32) -
 }
 
 /// Adds a token that has become part of the text to the history, whether or not the sieve chose it.
-/// A negative number, such as an error of llama_sieve_sample, is refused, with a last error. There
-/// is no check that the token is in the vocabulary.
+/// A negative number, such as an error of llama_sieve_sample, is not added, and sets the last
+/// error. There is no check that the token is in the vocabulary.
 ///
 /// # Safety
 /// `sieve` is NULL (an error) or alive.

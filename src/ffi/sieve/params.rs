@@ -24,7 +24,7 @@ pub const LLAMA_SIEVE_RNG_MT19937: i32 = 1;
 /// Generator: a hash of the seed and the number of accepted tokens, without a stream, so that any
 /// position can be replayed alone.
 pub const LLAMA_SIEVE_RNG_POSITION: i32 = 2;
-/// Draw: the inverse of the cumulative distribution.
+/// Draw: by inversion of the cumulative distribution function.
 pub const LLAMA_SIEVE_METHOD_CDF: i32 = 0;
 /// Draw: the largest of logit / temperature + Gumbel noise.
 pub const LLAMA_SIEVE_METHOD_GUMBEL: i32 = 1;
@@ -47,8 +47,8 @@ pub struct llama_sieve_params {
     pub temperature: f32,
     /// The number of largest logits that are kept. Default 40; disabled by <= 0.
     pub top_k: i32,
-    /// Keeps the smallest set of most probable tokens whose probabilities add up to this value.
-    /// Default 0.95; disabled by >= 1; <= 0 keeps only the most probable token.
+    /// Keeps the smallest set of most probable tokens whose probabilities add up to at least this
+    /// value. Default 0.95; disabled by >= 1; <= 0 keeps only the most probable token.
     pub top_p: f32,
     /// Keeps the tokens whose probability is at least this fraction of the largest one. Default
     /// 0.05; disabled by <= 0.
@@ -64,12 +64,13 @@ pub struct llama_sieve_params {
     /// The number of most recently accepted tokens that are penalised. Default 64; disabled
     /// by <= 0.
     pub penalty_last_n: i32,
-    /// Divides logits above 0, and multiplies the others. Default 1, which disables it; must be
-    /// above 0.
+    /// Divides the logits above 0 of the penalised tokens, and multiplies their other logits.
+    /// Default 1, which disables it; must be above 0.
     pub penalty_repeat: f32,
-    /// The penalty subtracted once per occurrence. Default 0, which disables it.
+    /// The penalty subtracted from a token's logit once per occurrence. Default 0, which disables
+    /// it.
     pub penalty_freq: f32,
-    /// The penalty subtracted once. Default 0, which disables it.
+    /// The penalty subtracted from a token's logit once if it occurs. Default 0, which disables it.
     pub penalty_present: f32,
     /// The seed. Default 0xFFFFFFFF (LLAMA_DEFAULT_SEED), which means a random one that changes at
     /// each reset.
@@ -126,7 +127,7 @@ pub(super) fn one_of<T: Copy>(name: &str, number: i32, values: &[T]) -> Result<T
     })
 }
 
-/// Reads parameters from C.
+/// Returns the parameters that C passes, or an error if they cannot be read or are not allowed.
 ///
 /// # Safety
 /// `params` is NULL or begins with a readable struct_size and has that many bytes; `bias` in it is
@@ -201,7 +202,7 @@ pub unsafe extern "C" fn llama_sieve_get_params(
     })
 }
 
-/// Reads biases from C.
+/// Returns the biases that C passes, or an error if they cannot be read.
 ///
 /// # Safety
 /// `bias` is NULL or `n` elements.

@@ -12,11 +12,12 @@ use super::handle::*;
 /// Statistics of the stages and of the last token's distribution. The caller sets struct_size.
 /// Later versions may add members at the end, and callers without these still work.
 ///
-/// Each count is the number of candidates with a probability above 0 after a stage. In the order of
-/// the parameters the counts never rise, and the last is the number of candidates drawn from. With
-/// stages set by llama_sieve_set_stages each is taken after the stage of its name, at any position,
-/// or is the number of candidates drawn from if there is no such stage. Entropies and surprisals
-/// are in nats, and NaN unless requested by llama_sieve_measure.
+/// Each count is the number of candidates with a probability above 0 after a stage. Unless
+/// llama_sieve_set_stages has set the stages, no stage has a higher count than the stage before it,
+/// and the last count is the number of candidates drawn from. With stages set by
+/// llama_sieve_set_stages each is taken after the stage of its name, at any position, or is the
+/// number of candidates drawn from if there is no such stage. Entropies and surprisals are in nats,
+/// and NaN unless requested by llama_sieve_measure.
 #[allow(non_camel_case_types)]
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -57,9 +58,10 @@ const SIZES: [usize; 2] = [
 
 /// Writes the distribution that the last token was drawn from to `out`: at most `cap` candidates,
 /// with the logits after all stages and with probabilities, whose sum over all candidates is 1.
-/// Returns the number of all candidates, which may be larger. In the order of the parameters, with
-/// top-k enabled and typical disabled, the candidates are in descending order. Returns 0 before the
-/// first token and after a failure.
+/// Returns the number of all candidates, which may be larger. The candidates are in descending
+/// order if top-k is enabled and typical disabled, unless llama_sieve_set_stages has set the
+/// stages. Returns 0 before the first token and after a failure, and a negative error for NULL and
+/// for a sieve in use.
 ///
 /// `out` may be NULL if `cap` is 0.
 ///
@@ -90,7 +92,8 @@ pub unsafe extern "C" fn llama_sieve_candidates(
 
 /// Sets whether llama_sieve_last_stats includes entropies and surprisals. They cost an extra pass
 /// over the logits, which takes up to four times as long as finding the maximum. If the filters
-/// leave the whole vocabulary, it is also written out as candidates and read once more.
+/// leave the whole vocabulary, all of it is also written out as candidates and read once more.
+/// Returns LLAMA_SIEVE_OK, or a negative error for NULL and for a sieve in use.
 ///
 /// # Safety
 /// `sieve` is NULL or alive.

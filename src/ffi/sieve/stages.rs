@@ -93,15 +93,16 @@ pub struct llama_sieve_stages {
     pub mirostat_eta: f32,
     /// The number of candidates for the first mirostat's estimate. Default 100.
     pub mirostat_m: i32,
-    /// The target probability of adaptive-p, from 0 to 1. Default -1, with which it only draws.
+    /// The target probability of adaptive-p, from 0 to 1. Default -1, with which it draws from the
+    /// unchanged distribution.
     pub adaptive_target: f32,
     /// The weight of the past, from 0 to 0.99: the average covers about 1 / (1 - decay) tokens.
     /// Default 0.9.
     pub adaptive_decay: f32,
 }
 
-/// The stages as an argument. A stage may not be given twice, so there are at most as many as kinds
-/// of stages.
+/// The stages as an argument. No stage may occur twice, so there are at most as many stages as
+/// kinds of stages.
 const STAGES: Argument = Argument::new(
     "stages",
     "n_stages",
@@ -125,10 +126,10 @@ static DEFAULT: [i32; 9] = [
     LLAMA_SIEVE_STAGE_DYNAMIC_TEMPERATURE,
 ];
 
-/// Returns the order of llama.cpp's programs and their defaults, which disable all stages except
-/// those of llama_sieve_params. The array of stages stays valid forever. DRY's breakers are set by
-/// llama_sieve_set_dry_breakers. Those programs have four: newline, colon, quotation mark,
-/// asterisk.
+/// Returns the stages in the order of llama.cpp's programs, with the defaults of these programs,
+/// which disable all stages except those of llama_sieve_params. The array of stages stays valid
+/// forever. DRY's breakers are not included: set them by llama_sieve_set_dry_breakers. llama.cpp's
+/// programs have four: newline, colon, quotation mark, asterisk.
 #[unsafe(no_mangle)]
 pub extern "C" fn llama_sieve_default_stages() -> llama_sieve_stages {
     guard("llama_sieve_default_stages", defaults, defaults)
@@ -187,10 +188,11 @@ pub unsafe extern "C" fn llama_sieve_set_stages(
     })
 }
 
-/// Reads stages from C.
+/// Returns the stages that C passes, or an error if they cannot be read or are not allowed.
 ///
 /// # Safety
-/// As for [`llama_sieve_set_stages`], and not NULL.
+/// `stages` is not NULL and as long as its struct_size says; its stages are NULL or n_stages
+/// numbers.
 unsafe fn stages_of(stages: *const llama_sieve_stages) -> Result<Vec<Stage>, Failure> {
     let known = [size_of::<llama_sieve_stages>()];
     // SAFETY: the caller guarantees the first member.
@@ -288,18 +290,19 @@ pub unsafe extern "C" fn llama_sieve_get_stages(
     })
 }
 
-/// Puts a copy of a sampler in its current state into a slot of the sieve, replacing any other.
-/// NULL empties the slot. There are LLAMA_SIEVE_MAX_SAMPLERS slots, numbered from 0. The copy runs
-/// only as the stage LLAMA_SIEVE_STAGE_SAMPLER + slot, where llama_sieve_set_stages places it. It
-/// accepts every token that the sieve accepts, is reset by llama_sieve_reset, and is cloned with
-/// the sieve.
+/// Copies a sampler, with its current state, into a slot of the sieve, and replaces the sampler
+/// that was there. NULL empties the slot. There are LLAMA_SIEVE_MAX_SAMPLERS slots, numbered from
+/// 0. The copy runs only as the stage LLAMA_SIEVE_STAGE_SAMPLER + slot, where
+///    llama_sieve_set_stages places it. It accepts every token that the sieve accepts, is reset by
+///    llama_sieve_reset, and is cloned with the sieve.
 ///
 /// The caller still owns the sampler, which is not changed: free it at once, or let it accept the
 /// same tokens, so that llama_sieve_ban_rewind returns the number for the sieve as well. It must be
-/// a sampler of this library that does not select: a cut, banned texts, a loop breaker, a grammar,
-/// a token trie, penalties, and so on. It draws from its own generator, with the seed with which it
-/// was made. If there are fewer logits than the vocabulary has tokens, a token trie or a grammar
-/// may put back a token beyond them, and the sieve may choose it.
+/// a sampler of this library that does not select: a truncation, banned texts, a loop breaker, a
+/// grammar, a token trie, penalties, and so on. A copy that draws random numbers, as XTC does, has
+/// its own generator, copied from the sampler's. If there are fewer logits than the vocabulary has
+/// tokens, a token trie or a grammar may add a token that has no logit among them, and the sieve
+/// may choose it.
 ///
 /// Banned texts and a loop breaker are part of a saved state. With any other sampler that has a
 /// memory no state can be saved: saving returns LLAMA_SIEVE_ERROR_STATE.
@@ -331,7 +334,7 @@ pub unsafe extern "C" fn llama_sieve_set_sampler(
     })
 }
 
-/// Returns a copy of a sampler of this library.
+/// Returns a copy of a sampler of this library, or an error for any other sampler.
 ///
 /// # Safety
 /// `smpl` is a live sampler.

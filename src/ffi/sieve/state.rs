@@ -36,7 +36,7 @@ pub unsafe extern "C" fn llama_sieve_state_size(sieve: *const Handle) -> usize {
 /// Writes history, generator and parameters into the first llama_sieve_state_size bytes of `bytes`,
 /// in a format that is the same on every machine.
 ///
-/// Returns LLAMA_SIEVE_OK or, with nothing written, a negative error: NULL, or
+/// Returns LLAMA_SIEVE_OK or, with nothing written, a negative error: NULL, a sieve in use, or
 /// LLAMA_SIEVE_ERROR_STATE if `size` is too small or above LLAMA_SIEVE_STATE_MAX_BYTES, or if the
 /// memory of a sampler in a slot cannot be saved.
 ///

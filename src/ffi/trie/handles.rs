@@ -1,4 +1,4 @@
-//! Token tries by opaque handle. They are for hosts in which the code that sets a constraint knows
+//! Token tries by opaque handle. They are for hosts in which the code that sets a constraint has
 //! only the handle of a stream.
 //!
 //! The registry has weak references to slots. After a slot is freed with its chain, using its
@@ -50,13 +50,13 @@ impl Registry {
         slots.by_handle.insert(handle, Arc::downgrade(slot));
     }
 
-    /// Removes the handle, and returns true if it was known.
+    /// Removes the handle. Returns true if it was bound.
     pub(crate) fn unbind(&self, handle: usize) -> bool {
         self.0.lock().by_handle.remove(&handle).is_some()
     }
 
-    /// Returns the slot, if it is alive. It stays alive while the caller has it, even if the
-    /// sampler is freed.
+    /// Returns the slot that is bound to `handle`, if it is alive. It stays alive while the caller
+    /// holds it, even if the sampler is freed.
     pub(crate) fn get(&self, handle: usize) -> Option<Arc<Slot>> {
         self.0.lock().by_handle.get(&handle).and_then(Weak::upgrade)
     }

@@ -35,8 +35,9 @@ pub const LLAMA_SIEVE_TRIE_SAMPLED: c_int = 1;
 /// the valid tokens (in greedy mode to the most probable one).
 pub const LLAMA_SIEVE_TRIE_COMPACT: c_int = 0x100;
 
-/// A flag, to be or-ed into the mode of a token trie: llama_sampler_reset leaves a complete span
-/// idle, for hosts that reset a chain between generations. Without it the span begins again.
+/// A flag, to be or-ed into the mode of a token trie: after a complete value, llama_sampler_reset
+/// does not restart the span, so nothing is constrained. Without the flag a reset always restarts
+/// the span. It is for hosts that reset a chain between generations.
 pub const LLAMA_SIEVE_TRIE_RESET_IDLE: c_int = 0x200;
 
 /// The maximum number of tokens of one value of a token trie: a span has no more. A payload with a
@@ -53,7 +54,8 @@ const _: () = assert!(LLAMA_SIEVE_TRIE_CACHE_BYTES == cache::MAX_BYTES);
 const PAYLOAD: Argument = argument!("the payload", "len", LLAMA_SIEVE_TRIE_MAX_PAYLOAD);
 const OUT: Argument = argument!("out", "cap");
 
-/// Counters of the cache of token tries since the start of the process, and its current contents.
+/// Counters of a cache since the start of the process, and its current contents: of the cache of
+/// token tries, or of the cache of grammars.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 #[allow(non_camel_case_types)]
@@ -179,7 +181,7 @@ pub unsafe extern "C" fn llama_sieve_trie_clear(smpl: *mut llama_sampler) {
     })
 }
 
-/// Begins the span of the descriptor with this path, at its root. Returns LLAMA_SIEVE_OK;
+/// Begins the span of the descriptor whose path is `path`, at its root. Returns LLAMA_SIEVE_OK;
 /// LLAMA_SIEVE_ERROR_NOT_FOUND if nothing is set or no descriptor has the path, with the existing
 /// paths in the text; or another negative LLAMA_SIEVE_ERROR_*. On error nothing changes.
 ///
@@ -281,7 +283,7 @@ pub unsafe extern "C" fn llama_sieve_trie_allowed(
     })
 }
 
-/// Writes the counters of the process-wide cache of token tries. The struct is frozen.
+/// Writes the counters of the process-wide cache of token tries to `out`. The struct is frozen.
 /// llama_sieve_trie_get_stats has more counters. Does nothing if `out` is NULL or misaligned.
 ///
 /// # Safety
@@ -352,7 +354,8 @@ pub unsafe extern "C" fn llama_sieve_trie_get_stats(out: *mut llama_sieve_trie_s
     })
 }
 
-/// Returns an empty slot for a vocabulary, or for an unknown one.
+/// Returns a slot without a constraint for the vocabulary `vocab`, whose number of tokens is read.
+/// If `vocab` is NULL, the slot does not check the upper bound of tokens.
 ///
 /// # Safety
 /// `vocab` is NULL or a vocabulary of the host.
@@ -365,7 +368,7 @@ unsafe fn slot_for(vocab: *const llama_vocab) -> Result<Slot, Failure> {
     Ok(Slot::new(Some(n_vocab)))
 }
 
-/// Returns the number of tokens in a vocabulary.
+/// Returns the number of tokens in a vocabulary, or an error if the host does not report it.
 ///
 /// # Safety
 /// `vocab` is a vocabulary of the host.
@@ -377,7 +380,7 @@ unsafe fn n_tokens(vocab: *const llama_vocab) -> Result<usize, String> {
     usize::try_from(n).map_err(|_| format!("the vocabulary says that it has {n} tokens"))
 }
 
-/// Returns the bytes of a payload.
+/// Returns the bytes of a payload, or an error if `json` is NULL or `len` above the limit.
 ///
 /// # Safety
 /// `json` is NULL or `len` bytes that outlive `'a`.

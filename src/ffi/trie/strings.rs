@@ -78,8 +78,8 @@ pub unsafe extern "C-unwind" fn llama_sieve_init_trie_strings(
     })
 }
 
-/// The text put before a string when it is tokenized. No token joins the two, and the string is not
-/// at the beginning of the text.
+/// The text put before a string when it is tokenized, so that the string is not at the beginning of
+/// a text. A line end is hardly ever joined into one token with the text after it.
 const BEFORE: &[u8] = b"\n";
 
 /// The strings of a trie, and the tokenizer that is to tokenize them.
@@ -103,8 +103,9 @@ struct Value<'a> {
     are_many: bool,
 }
 
-/// The largest number of tokens that is read. A string with more has too many, even if some of them
-/// belong to the text before it, or if it has a few more or fewer without that text.
+/// The maximum number of tokens that are read for one string. A string with more has too many, even
+/// if some of them belong to the text before it, or if it has a few more or fewer without that
+/// text.
 const MOST: usize = 2 * SPAN_LIMIT;
 
 impl<'a> Value<'a> {
@@ -121,7 +122,8 @@ impl<'a> Value<'a> {
         })
     }
 
-    /// True if the tokens of the string cannot be a value of a trie. The tokens must be known.
+    /// Returns true if the tokens of the string cannot be a value of a trie. The tokens must be
+    /// known.
     fn is_refused(&self) -> bool {
         self.are_many || self.tokens.is_empty() || self.tokens.len() > SPAN_LIMIT
     }
@@ -140,9 +142,9 @@ impl<'a> Value<'a> {
     }
 }
 
-/// Returns room for the tokens of a text, with one token for each byte and one that some tokenizers
-/// add at either end. There may be more tokens: without a token for the space, a space is three
-/// tokens.
+/// Returns a buffer for the tokens of a text: one token for each byte, and one that some tokenizers
+/// add at either end, but at most [`MOST`]. A text may have more tokens: a vocabulary without a
+/// token for the space may take three tokens for it.
 fn room_for_tokens(text: &[u8]) -> Result<Vec<Token>, Failure> {
     Ok(memory::with_room(MOST.min(text.len() + 2))?)
 }
@@ -150,7 +152,7 @@ fn room_for_tokens(text: &[u8]) -> Result<Vec<Token>, Failure> {
 /// Reads and checks the arguments.
 ///
 /// # Safety
-/// As for `llama_sieve_init_trie_strings`; the strings live for `'a`.
+/// The requirements of [`llama_sieve_init_trie_strings`] apply, and the strings live for `'a`.
 unsafe fn prepared<'a>(
     vocab: *const llama_vocab,
     strings: *const *const c_char,

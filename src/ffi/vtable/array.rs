@@ -32,8 +32,8 @@ impl Outcome {
     }
 }
 
-/// The reason why a host's array cannot be used. It has no text yet, since making one would take
-/// more code than checking a usable array.
+/// The reason why a host's array cannot be used. It contains no text, which is made only for an
+/// error, so that the check of a usable array takes little code.
 pub(super) enum Unfit {
     Null,
     /// The size of the array, which is too large.
@@ -70,7 +70,7 @@ pub(super) struct CandidateArray<'a> {
 }
 
 impl<'a> CandidateArray<'a> {
-    /// Checks the array.
+    /// Returns the array, or the reason why it cannot be used.
     ///
     /// # Safety
     /// `array` is NULL or valid, with `size` candidates at `data` unless that is NULL, and not used
@@ -118,9 +118,9 @@ impl<'a> CandidateArray<'a> {
         }
     }
 
-    /// Keeps the candidates that a failed constraint allows. If it cannot determine them, all
-    /// candidates stay and get minus infinity, since hosts may read beyond the end of an empty
-    /// array.
+    /// Keeps the candidates that a failed constraint allows. If the constraint cannot determine
+    /// them, all candidates stay and get minus infinity, since hosts may read beyond the end of an
+    /// empty array.
     pub(super) fn salvage<S: Sampler>(&mut self, object: Option<&Object<S>>) {
         let mut candidates = self.candidates();
         let salvaged = object

@@ -100,8 +100,8 @@ pub(super) unsafe extern "C" fn apply<S: Sampler>(
 /// sampler has not run.
 ///
 /// # Safety
-/// As for the entries, and `cur_p` is NULL or a valid array that no other code uses during the
-/// call.
+/// `smpl` is NULL or a live sampler with the vtable of `S`. `cur_p` is NULL or a valid array that
+/// no other code uses during the call.
 pub(super) unsafe fn give_up<S: Sampler>(
     smpl: *mut llama_sampler,
     cur_p: *mut llama_token_data_array,
@@ -138,12 +138,12 @@ pub(super) unsafe extern "C" fn clone<S: Sampler>(
 /// Makes a second sampler from the result of `copy`.
 ///
 /// If a filter or selector is disabled by an error, or cannot be copied, the result is a disabled
-/// one, which passes all candidates through or takes the largest logit: with NULL, a chain would
-/// crash. If a constraint cannot be copied, the result is NULL, since a disabled constraint would
-/// allow nothing.
+/// sampler, which passes all candidates through or takes the largest logit: with NULL, a chain
+/// would crash. If a constraint cannot be copied, the result is NULL, since a disabled constraint
+/// would allow nothing.
 ///
 /// # Safety
-/// As for the entries.
+/// `smpl` is NULL or a live sampler with the vtable of `S`.
 pub(super) unsafe fn clone_with<S: Sampler>(
     smpl: *const llama_sampler,
     copy: impl FnOnce(&Object<S>) -> Option<S>,
@@ -323,7 +323,7 @@ pub(super) unsafe fn narrow<S: Sampler>(smpl: *mut llama_sampler, pool: &mut Poo
 /// Leaves the candidates in the state that a selector or constraint requires after a failure.
 ///
 /// # Safety
-/// As for [`narrow`].
+/// The requirements of [`narrow`] apply.
 unsafe fn give_up_pool<S: Sampler>(smpl: *mut llama_sampler, pool: &mut Pool<'_>) {
     if S::KIND == Kind::Selector {
         return pool.apply(|candidates| {
@@ -343,7 +343,7 @@ unsafe fn give_up_pool<S: Sampler>(smpl: *mut llama_sampler, pool: &mut Pool<'_>
     }
 }
 
-/// Replaces the sampler by the built-in, and returns the result of the built-in's hook. Returns
+/// Replaces the sampler with the built-in, and returns the result of the built-in's hook. Returns
 /// false if the sampler cannot be replaced: the host then applies it after the samplers of its
 /// graph. The host's exceptions pass through.
 pub(super) unsafe extern "C-unwind" fn backend_init<S: Sampler>(

@@ -64,7 +64,8 @@ pub struct Vtable {
 }
 
 impl Vtable {
-    /// Replaces `accept` by a function that may let an exception of the host pass through.
+    /// Replaces the entry `accept` with a function that may let an exception of the host pass
+    /// through.
     pub const fn with_accept(
         mut self,
         accept: unsafe extern "C-unwind" fn(*mut llama_sampler, Token),
@@ -93,7 +94,7 @@ impl Vtable {
     /// [`run`](Self::run), but a panic does not disable the sampler.
     ///
     /// # Safety
-    /// As for [`run`](Self::run).
+    /// The requirements of [`run`](Self::run) apply.
     pub unsafe fn look<S: Sampler, T>(
         &'static self,
         smpl: *const llama_sampler,
@@ -110,7 +111,7 @@ impl Vtable {
         (&raw const self.iface).cast_mut()
     }
 
-    /// True if `smpl` has this vtable.
+    /// Returns true if `smpl` has this vtable.
     ///
     /// # Safety
     /// `smpl` is a live sampler of any kind.

@@ -177,8 +177,8 @@ impl<S: Sampler> Object<S> {
         guard(self.call(function), || None, || Some(body(sampler)))
     }
 
-    /// Returns the result of `copy` on the sampler. `None` if the object has no sampler, or if it
-    /// cannot be copied.
+    /// Returns the result of `copy` on the sampler; `None`, with the reason as last error, if the
+    /// sampler is disabled by an error, is in use, or cannot be copied.
     pub(super) fn copied(&self, copy: impl FnOnce(&S) -> S) -> Option<S> {
         self.look("clone", copy)
     }
@@ -192,8 +192,8 @@ impl<S: Sampler> Object<S> {
 }
 
 impl<S: Sampler> Object<S> {
-    /// Copies the state and the name of `from`, which must be another object. If `from` is
-    /// disabled, this object also becomes disabled.
+    /// Copies the state and the name of `from`, which must not be this object. If `from` is
+    /// disabled by an error, this object also becomes so.
     pub(super) fn copy_from(&self, from: &Self) {
         // The locks are taken in the order of the objects' addresses, since another thread may copy
         // in the other direction.
@@ -226,7 +226,8 @@ impl<S: Sampler> Object<S> {
     }
 }
 
-/// Returns the object of a sampler; `None` for NULL.
+/// Returns the object of a sampler; `None`, with the reason as last error, if `smpl` is NULL or
+/// misaligned, or was freed.
 ///
 /// # Safety
 /// `smpl` is NULL or a live sampler with the vtable of `S`.

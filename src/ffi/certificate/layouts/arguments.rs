@@ -1,4 +1,4 @@
-//! The arguments of a call, read by one of the known argument lists.
+//! The arguments of a call, read according to one of the known argument lists.
 
 use std::ffi::{CString, c_char};
 use std::ptr::null_mut;
@@ -42,18 +42,18 @@ pub(super) enum Arguments {
     },
 }
 
-/// The reason why a call cannot be read by a layout.
+/// The reason why a call cannot be read according to an argument list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unread {
-    /// The call cannot have this layout: a value that would have to be a pointer is not one.
+    /// The call cannot have this argument list: a value that would have to be a pointer is not one.
     Impossible,
     /// There is too much to compare, or the vocabulary is unknown.
     Unknown,
 }
 
 impl Arguments {
-    /// Reads the arguments of a call with these registers, if it has this list. `is_vocabulary`
-    /// returns true for the address of a vocabulary.
+    /// Returns the arguments of a call from its registers, read according to the argument list
+    /// numbered `layout`. `is_vocabulary` returns true for the address of a vocabulary.
     pub(super) fn read(
         kind: Changing,
         layout: usize,
@@ -173,8 +173,9 @@ impl Arguments {
         }
     }
 
-    /// Returns the arguments, one bit each, that are proven to be in the registers of this list: no
-    /// other register of the same kind has the same value, and the value has an effect.
+    /// Returns a bit for each argument that is proven to be in the register that the list numbered
+    /// `layout` assigns to it: no other register of the same kind has the same value, and the value
+    /// has an effect.
     pub(super) fn shown(&self, layout: usize, registers: &Registers) -> u8 {
         let kind = self.kind();
         let integer = |number| registers.is_only_integer(kind.place(layout, INTEGER, number));
@@ -204,7 +205,8 @@ impl Arguments {
                 ..
             } => &[
                 vector(0) && does_something(*multiplier, 0.0),
-                // At the least length the base has the power 0, so a longer repetition is needed.
+                // At the minimum length the exponent of the base is 0, so a longer repetition is
+                // needed.
                 vector(1)
                     && *last_n / 2 > 1 + (*allowed_length).max(1)
                     && does_something(*base, 1.0),

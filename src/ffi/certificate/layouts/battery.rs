@@ -27,9 +27,9 @@ const LONGEST_PIECE: usize = 256;
 
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    /// Both samplers accept this token this many times.
+    /// Both samplers accept the token, as many times as the number says.
     Accept(Token, usize),
-    /// Both samplers are applied to the array with this number.
+    /// Both samplers are applied to the array at this index.
     Apply(usize),
 }
 
@@ -121,7 +121,8 @@ impl Battery {
         self.steps.push(Step::Accept(token, n.min(MOST_ACCEPTED)));
     }
 
-    /// Adds an array of candidates with these ids, whose logits have all 24 bits; one logit is 0.
+    /// Adds an array of candidates with the ids `ids`, and returns its index. The logits use all 24
+    /// bits of a significand, except one, which is 0.
     fn array(&mut self, ids: impl IntoIterator<Item = Token>) -> usize {
         let mut lcg = Lcg(1_274_836_067);
         let candidate = |(i, id)| {
@@ -150,9 +151,9 @@ impl Battery {
             self.accept(marker);
             self.apply(marked);
         }
-        // The first marker is then the second token to leave the window. If the host's window has
-        // another length than this list says, the arrays in between show that soon after its end:
-        // the other length may be the vocabulary's size.
+        // The first marker is then the second token to leave the window. If the host's window does
+        // not have the length that this argument list says, the arrays in between show that soon
+        // after its end: its length may be the vocabulary's size.
         let window = usize::try_from(last_n).unwrap_or(0);
         let fillers = window.saturating_sub(MARKERS.len() + 1);
         self.is_whole &= fillers <= MOST_ACCEPTED;

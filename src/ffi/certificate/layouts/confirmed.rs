@@ -12,7 +12,7 @@ use std::ptr::null_mut;
 /// The size of the pieces that are tested, which divides the size of every page.
 const PIECE: usize = 4096;
 
-/// True if the kernel can read a set of signals at `address`.
+/// Returns true if the kernel can read a set of signals at `address`.
 #[cfg(not(windows))]
 fn can_be_read(address: usize) -> bool {
     const NOTHING: libc::c_int = libc::c_int::MAX;
@@ -32,14 +32,14 @@ fn can_be_read(address: usize) -> bool {
     code != 0 && error == Some(libc::EINVAL)
 }
 
-/// True if a number can be read at `address`.
+/// Returns true if a number can be read at `address`.
 #[cfg(windows)]
 fn can_be_read(address: usize) -> bool {
     crate::windows::read(address, &mut [0; size_of::<u64>()])
 }
 
-/// Passes at most `most` bytes from `address` on to `take`, one by one, until that returns false.
-/// Returns false if a byte cannot be read, or if the kernel gives no answer.
+/// Calls `take` with each of the `most` bytes at `address`, until it returns false. Returns false
+/// if a byte cannot be read, or if the kernel gives no answer.
 fn each(address: usize, most: usize, mut take: impl FnMut(u8) -> bool) -> bool {
     // An emulator may check the operation first, and then the error proves nothing. It is
     // recognised by an address in the first page, which is never readable.

@@ -56,7 +56,8 @@ pub struct Registers {
 pub const INTEGERS: usize = if cfg!(windows) { 8 } else { 6 };
 
 impl Registers {
-    /// Returns the integers of a call with this list, in the list's order.
+    /// Returns the integers and pointers of a call whose argument list is numbered `list`, in the
+    /// list's order.
     pub fn integers_of(&self, kind: Changing, list: usize) -> [usize; 6] {
         std::array::from_fn(|number| {
             let place = kind.place(list, INTEGER, number);
@@ -66,8 +67,8 @@ impl Registers {
         })
     }
 
-    /// Returns the bits of the floating-point numbers of a call with this list, in the list's
-    /// order.
+    /// Returns the bits of the floating-point numbers of a call whose argument list is numbered
+    /// `list`, in the list's order.
     pub fn vectors_of(&self, kind: Changing, list: usize) -> [u32; 3] {
         std::array::from_fn(|number| {
             let place = kind.place(list, VECTOR, number);
@@ -77,7 +78,7 @@ impl Registers {
         })
     }
 
-    /// True if no other integer position has the same lower half.
+    /// Returns true if no other integer position has the same lower 32 bits as `place`.
     fn is_only_integer(&self, place: Option<usize>) -> bool {
         is_only(&self.integers.map(|value| value as u32), place)
     }
@@ -96,7 +97,8 @@ fn is_only(all: &[u32], place: Option<usize>) -> bool {
 const INTEGER: u8 = b'i';
 const VECTOR: u8 = b'f';
 
-/// Returns the position of the argument with this kind and number, counting all kinds together.
+/// Returns the position among all arguments of the one that has the index `number` among those of
+/// its kind.
 fn place_among_all(list: &[u8], kind: u8, number: usize) -> Option<usize> {
     let mut of_kind = (0..).zip(list).filter(|(_, other)| **other == kind);
     of_kind.nth(number).map(|(place, _)| place)
@@ -121,7 +123,7 @@ impl Changing {
         [Self::Penalties, Self::Dry, Self::LogitBias, Self::Infill]
     }
 
-    /// Returns the known lists, one bit each. The newest one has number 0.
+    /// Returns the known argument lists, one bit each. The newest list is numbered 0.
     const fn lists(self) -> u8 {
         match self {
             Self::Penalties | Self::Dry => 0b11,
@@ -129,7 +131,7 @@ impl Changing {
         }
     }
 
-    /// Returns the kinds of the arguments of this list.
+    /// Returns the kinds of the arguments in the list numbered `list`.
     const fn arguments(self, list: usize) -> &'static [u8] {
         match (self, list) {
             (Self::Penalties, 0) => b"iifff",
@@ -141,7 +143,8 @@ impl Changing {
         }
     }
 
-    /// Returns the position of this list's argument with this kind and number.
+    /// Returns the index, in [`Registers`], of the argument that has the index `number` among those
+    /// of its kind in the list numbered `list`.
     fn place(self, list: usize, kind: u8, number: usize) -> Option<usize> {
         match cfg!(windows) {
             true => place_among_all(self.arguments(list), kind, number),
@@ -149,7 +152,7 @@ impl Changing {
         }
     }
 
-    /// Returns the number of the list in this build.
+    /// Returns the number of the argument list that the constructor takes in `build`.
     pub fn list_of(self, build: Build) -> usize {
         match self {
             Self::Penalties => usize::from(!build.penalties_take_n_vocab()),
@@ -158,7 +161,7 @@ impl Changing {
         }
     }
 
-    /// Returns a build with the list of this number.
+    /// Returns a build whose constructor takes the argument list numbered `list`.
     pub const fn build_with(self, list: usize) -> Build {
         match list {
             0 => Build::NEW_LISTS,
@@ -167,7 +170,7 @@ impl Changing {
     }
 }
 
-/// The knowledge about one constructor of one host.
+/// The findings about one constructor of one host.
 #[derive(Debug)]
 pub struct Layouts {
     kind: Changing,
@@ -194,7 +197,7 @@ struct Evidence {
 const LISTS: usize = 2;
 const MOST_TRIED: usize = 64;
 
-/// The knowledge that holds for all calls.
+/// The finding that holds for all calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Settled {
     /// Nothing is known yet.
@@ -207,11 +210,12 @@ pub enum Settled {
     CopiedOtherwise,
 }
 
-/// The arguments of a call, by each list that was possible.
+/// The arguments of a call, read according to each list that was possible.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Read([Option<Result<Arguments, Unread>>; LISTS]);
 
-/// The outcome for a list, and this library's sampler by that list.
+/// The outcome for a list, and this library's sampler with the arguments read according to that
+/// list.
 type Found = Option<(Outcome, Option<Owned>)>;
 
 /// The result of a call.
@@ -228,7 +232,7 @@ pub enum Verdict {
 }
 
 impl Layouts {
-    /// Returns the initial, empty knowledge about a constructor.
+    /// Returns the initial state for a constructor, without findings.
     pub const fn new(kind: Changing) -> Self {
         Self {
             kind,
@@ -241,7 +245,7 @@ impl Layouts {
         }
     }
 
-    /// Returns the knowledge that holds for all calls.
+    /// Returns the finding that holds for all calls.
     pub fn settled(&self) -> Settled {
         match self.settled.load(Ordering::Acquire) {
             OPEN => Settled::Open,
@@ -350,7 +354,7 @@ impl Layouts {
         )
     }
 
-    /// Stores the knowledge for all calls, unless there is some already.
+    /// Stores the finding `to`, which holds for all calls, unless one is stored already.
     fn settle(&self, to: u8) {
         let (order, otherwise) = (Ordering::AcqRel, Ordering::Acquire);
         let _ = self.settled.compare_exchange(OPEN, to, order, otherwise);

@@ -26,7 +26,8 @@ fn free() -> Free {
     free_of(&host).expect("it has one")
 }
 
-/// Compares a host's sampler of the first arguments with this library's of the second.
+/// Compares the sampler that a host makes with the arguments `theirs` with the one that this
+/// library makes with `ours`.
 fn outcome(theirs: &Arguments, ours: &Arguments) -> Outcome {
     mock_host::install();
     // SAFETY: the vocabulary is the mock host's; each sampler is freed once.
@@ -224,7 +225,8 @@ fn both_lists_stay_possible_while_a_call_fits_both() {
     assert!(layouts.read(&call, &|_| false).1.is_some());
 }
 
-/// Two arguments are exchanged, which a first call with equal values does not show.
+/// Checks that a host whose list has two arguments exchanged, which a first call with equal values
+/// does not show, is refused at the first call that shows it.
 #[test]
 fn another_list_is_found_out_by_the_first_call_that_shows_it() {
     let layouts = Layouts::new(Changing::Penalties);
@@ -238,8 +240,8 @@ fn another_list_is_found_out_by_the_first_call_that_shows_it() {
     assert_eq!(layouts.settled(), Settled::Refused);
 }
 
-/// A call whose window is longer than the maximum number of tokens that are tried shows nothing
-/// about the list.
+/// Checks that a call whose window is longer than the maximum number of tokens that are tried shows
+/// nothing about the list.
 #[test]
 fn a_window_that_is_too_long_shows_nothing() {
     let layouts = Layouts::new(Changing::Penalties);
@@ -253,8 +255,9 @@ fn a_window_that_is_too_long_shows_nothing() {
     );
 }
 
-/// On Windows integers and floating-point numbers share one numbering. The oldest DRY, for example,
-/// has (vocab, n_ctx_train, multiplier, base, allowed_length, last_n, breakers, n_breakers).
+/// Checks the positions on Windows, where integers and floating-point numbers share one numbering.
+/// The oldest DRY, for example, has (vocab, n_ctx_train, multiplier, base, allowed_length, last_n,
+/// breakers, n_breakers).
 #[test]
 fn arguments_have_places_of_their_own_where_all_are_counted_together() {
     let places = |kind: Changing, list, of| -> Vec<usize> {

@@ -50,7 +50,8 @@ fn inside<T>(body: impl FnOnce() -> Result<T, Unequal>) -> Result<T, Unequal> {
 }
 
 impl<'a> Beside<'a> {
-    /// Makes both grammars of this case.
+    /// Makes both grammars of `case`. Returns an error if the host makes none, or if this library's
+    /// code fails.
     ///
     /// # Safety
     /// The functions are those of the bound host, and `vocab` is a vocabulary of that host.
@@ -109,10 +110,10 @@ impl<'a> Beside<'a> {
         })
     }
 
-    /// Accepts and applies as planned with both grammars, up to the first difference.
+    /// Carries out `plan` with both grammars, and fails at the first difference.
     ///
     /// # Safety
-    /// As for [`new`](Self::new): the host is still loaded.
+    /// The host whose functions [`new`](Self::new) was given is still loaded.
     pub(super) unsafe fn follow(&mut self, plan: &Plan) -> Result<(), Unequal> {
         let samples = self.samples;
         // SAFETY: the caller guarantees the host.
@@ -179,10 +180,11 @@ impl<'a> Beside<'a> {
         }
     }
 
-    /// Applies both grammars to the candidates, and records the tokens that both allow.
+    /// Applies both grammars to the candidates, and records the tokens that both allow. Returns an
+    /// error if the two leave different candidates.
     ///
     /// # Safety
-    /// As for [`follow`](Self::follow).
+    /// The requirements of [`follow`](Self::follow) apply.
     unsafe fn compare(&mut self, candidates: &[TokenData]) -> Result<(), Unequal> {
         inside(|| {
             for work in &mut self.work {
@@ -223,10 +225,10 @@ impl<'a> Beside<'a> {
         })
     }
 
-    /// True if the host's grammar allows this token.
+    /// Returns true if the host's grammar allows `token`.
     ///
     /// # Safety
-    /// As for [`follow`](Self::follow).
+    /// The requirements of [`follow`](Self::follow) apply.
     unsafe fn they_allow(&self, token: Token) -> bool {
         let mut candidate = candidate(token);
         let mut array = llama_token_data_array {
@@ -240,8 +242,8 @@ impl<'a> Beside<'a> {
         candidate.logit != f32::NEG_INFINITY
     }
 
-    /// Returns a token that both grammars allow and that does not end the generation, if there is
-    /// one. `choice` says which one is preferred.
+    /// Returns a random token among those that both grammars allow, that do not end the generation,
+    /// and that `choice` admits; `None` if there is no such token.
     fn chosen(&mut self, choice: Choice) -> Result<Option<Token>, Unequal> {
         let (samples, allowed) = (self.samples, &self.allowed);
         let random = &mut self.random;
@@ -264,10 +266,10 @@ impl<'a> Beside<'a> {
         })
     }
 
-    /// Makes both grammars accept a token.
+    /// Makes both grammars accept a token. Returns an error if this library's grammar refuses it.
     ///
     /// # Safety
-    /// As for [`follow`](Self::follow).
+    /// The requirements of [`follow`](Self::follow) apply.
     unsafe fn accept(&mut self, token: Token) -> Result<(), Unequal> {
         // SAFETY: the caller guarantees the host.
         unsafe { (self.functions.accept)(self.theirs.0, token) };
@@ -278,10 +280,10 @@ impl<'a> Beside<'a> {
         })
     }
 
-    /// Replaces both grammars by clones.
+    /// Replaces both grammars with their clones.
     ///
     /// # Safety
-    /// As for [`follow`](Self::follow).
+    /// The requirements of [`follow`](Self::follow) apply.
     unsafe fn exchange(&mut self) -> Result<(), Unequal> {
         // SAFETY: the caller guarantees the host.
         let clone = unsafe { (self.functions.clone)(self.theirs.0) };
@@ -300,7 +302,7 @@ impl<'a> Beside<'a> {
     /// Resets both grammars.
     ///
     /// # Safety
-    /// As for [`follow`](Self::follow).
+    /// The requirements of [`follow`](Self::follow) apply.
     unsafe fn reset(&mut self) -> Result<(), Unequal> {
         // SAFETY: the caller guarantees the host.
         unsafe { (self.functions.reset)(self.theirs.0) };
@@ -312,7 +314,8 @@ impl<'a> Beside<'a> {
     }
 }
 
-/// Returns this library's grammar, without caching it.
+/// Returns this library's grammar for `case`, without caching it; `None` if this library refuses
+/// it.
 fn ours(case: &Case, tree: &Arc<VocabularyTree>, in_brackets: Option<Token>) -> Option<Grammar> {
     let (text, root) = (case.text.as_bytes(), case.root.as_bytes());
     let rules = parse(text, root, Repetitions::AsLlamaCpp, |_| in_brackets).ok()?;

@@ -1,8 +1,9 @@
-//! Small grammars that together use every construct, and the tokens that each accepts.
+//! Small grammars that together use every construct, and the tokens that each of them accepts in
+//! the comparison.
 //!
-//! They do not repeat anything that may be empty, and no rule begins with itself, since older
-//! builds of llama.cpp hang on such grammars. Only tokens that both grammars allow are accepted,
-//! and lazy grammars begin with a rule that allows every text, so that nothing throws.
+//! None of them repeats anything nullable, and no rule is left-recursive, since older builds of
+//! llama.cpp hang on such grammars. Only tokens that both grammars allow are accepted, and lazy
+//! grammars begin with a rule that allows every text, so that nothing throws.
 
 use std::ffi::{CString, NulError};
 
@@ -29,13 +30,15 @@ pub(super) enum Triggers {
 
 /// The tokens that a grammar accepts, and the comparisons between them.
 pub(super) enum Plan {
-    /// Compares all candidates and then accepts an allowed one, this many times.
+    /// Compares all candidates and then accepts an allowed token, `n_steps` times. Also compares
+    /// clones after the first token, and both grammars after a reset at the end.
     Walk { n_steps: usize, choice: Choice },
-    /// Accepts one token this many times. Compares all candidates after the last few.
+    /// Accepts `token` `n` times. Before each of the last two and after the last, compares the
+    /// number of characters that the grammar still allows.
     Rounds { token: Token, n: usize },
-    /// Accepts each of these tokens, and then the letter until it is no longer allowed. Compares
-    /// the number of characters that the grammar still allows and, if `copied`, compares it also
-    /// with clones and after a reset.
+    /// Accepts each of `tokens`, and then `letter` until it is no longer allowed. Each time
+    /// compares the number of characters that the grammar still allows. If `copied` is true, also
+    /// compares that number in clones and after a reset.
     Spelt {
         tokens: Vec<Token>,
         letter: Token,
@@ -43,7 +46,7 @@ pub(super) enum Plan {
     },
 }
 
-/// The tokens among which a walk chooses, if they are allowed.
+/// The allowed tokens among which a walk chooses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Choice {
     Any,
@@ -184,7 +187,7 @@ const PATTERNS: [(&[&str], &str); 26] = [
 /// Characters with a special meaning in a pattern, and none in a word.
 const SPECIAL: &str = ".^$|()*+?[]{}\\";
 
-/// Returns a grammar of every text of 1 to [`RULER`] characters.
+/// Returns a grammar that matches every text of 1 to [`RULER`] characters.
 fn measuring() -> Result<CString, NulError> {
     CString::new(format!(
         "# llama-sieve compares llama.cpp's lazy grammars with its own\n\
@@ -275,7 +278,8 @@ fn lazy(triggers: Triggers, tokens: Vec<Token>, letter: Token) -> Result<Case, N
     })
 }
 
-/// Returns the text with its letters replaced by those of the vocabulary.
+/// Returns the text with the letters a to d, and the capital B, replaced by letters of the
+/// vocabulary.
 fn with_letters(text: &str, samples: &Samples) -> String {
     let letters = samples.letters.iter().flatten();
     let letter = |place: usize| letters.clone().nth(place).map(|&(letter, _)| letter);
@@ -287,7 +291,8 @@ fn with_letters(text: &str, samples: &Samples) -> String {
     exchanged.collect()
 }
 
-/// Returns a pattern with its letters replaced by those of the vocabulary.
+/// Returns the pattern with each percent sign and the letter after it replaced by a letter of the
+/// vocabulary.
 fn pattern(text: &str, samples: &Samples) -> Result<CString, NulError> {
     let mut parts = text.split('%');
     let mut pattern = parts.next().unwrap_or_default().to_owned();

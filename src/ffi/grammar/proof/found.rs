@@ -9,9 +9,9 @@ use crate::grammar::limits::MAX_CACHED;
 use crate::random::ProcessState;
 use crate::sync::{Mutex, OnceLock};
 
-/// A feature of grammars in which builds of llama.cpp differ. Each part is proven when the first
-/// grammar needs it, so that a build without token elements, for example, is not tested with them
-/// unless a program uses them.
+/// A feature of grammars in which builds of llama.cpp differ. Each part is compared when a grammar
+/// first needs it. So a build without token elements, for example, is not tested with them unless a
+/// program uses them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
     /// The syntax that every build has.
@@ -20,9 +20,9 @@ pub(super) enum Part {
     Tokens,
     /// The escape `\-`.
     Dash,
-    /// More repetitions than [`Rules`](Part::Rules) writes out.
+    /// More repetitions than the grammars of [`Rules`](Part::Rules) contain.
     Counts,
-    /// More than 2000 repetitions, to any number.
+    /// More than 2000 repetitions, with no upper bound.
     Beyond,
     /// Grammars that wait for words.
     Words,
@@ -50,17 +50,17 @@ pub(in crate::ffi::grammar) type Digest = [u8; 32];
 /// The maximum number of digests that are kept: as many as there are compiled grammars.
 const MOST_ACCEPTED: NonZeroUsize = NonZeroUsize::new(MAX_CACHED).unwrap();
 
-/// `Ok` if the grammars are equal; otherwise the difference.
+/// `Ok` if the grammars behave equally; otherwise the difference.
 pub(super) type Verdict = Result<(), String>;
 
 impl Proofs {
-    /// Returns the verdict on a part. Two threads that compute it at the same time reach the same
-    /// one.
+    /// Returns the place of the verdict on `part`, which is empty until the part is compared. Two
+    /// threads that compare it at the same time reach equal verdicts.
     pub(super) fn verdict(&self, part: Part) -> Option<&OnceLock<Verdict>> {
         self.verdicts.get(part as usize)
     }
 
-    /// True if the host's constructor has accepted these arguments before.
+    /// Returns true if the host's constructor has accepted the arguments of `digest` before.
     pub(in crate::ffi::grammar) fn is_accepted(&self, digest: &Digest) -> bool {
         let mut accepted = self.accepted.lock();
         accepted
@@ -68,7 +68,7 @@ impl Proofs {
             .is_some_and(|accepted| accepted.get(digest).is_some())
     }
 
-    /// Records that the host's constructor has accepted these arguments.
+    /// Records that the host's constructor has accepted the arguments of `digest`.
     pub(in crate::ffi::grammar) fn accept(&self, digest: Digest) {
         let mut accepted = self.accepted.lock();
         let accepted = accepted

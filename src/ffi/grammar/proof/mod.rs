@@ -2,10 +2,10 @@
 //!
 //! The syntax of a grammar's text, and its meaning, have changed from build to build of llama.cpp.
 //! So before this library's grammar replaces the host's, both make small grammars that together use
-//! every construct. Both must allow the same ones among a few hundred tokens, with candidates equal
-//! bit for bit, while tokens are accepted, after a clone and after a reset. The proof is divided by
-//! the features of a text: see [`found::Part`]. If there is a difference, or if the host refuses a
-//! text, the host makes its own grammars.
+//! every construct. Among a few hundred tokens both must allow the same, and leave candidates that
+//! are equal bit for bit: after each accepted token, after a clone, and after a reset. The proof is
+//! divided by the features of a text: see [`found::Part`]. If there is a difference, or if the host
+//! refuses a text, the host makes its own grammars.
 //!
 //! Texts that should be refused are not tested: each text of a program is
 //! [judged](crate::ffi::grammar::hosted) by the host's own constructor.
@@ -63,8 +63,8 @@ fn parts(about: About, triggers: Triggers) -> impl Iterator<Item = Part> {
         .filter_map(|(part, is_needed)| is_needed.then_some(part))
 }
 
-/// Returns `Ok` if the host's grammars of such a text behave as this library's do; otherwise the
-/// difference.
+/// Returns `Ok` if the host's grammars behave as this library's do, for every part that the text
+/// described by `about` and the triggers need; otherwise the difference.
 ///
 /// # Safety
 /// `functions` are those of the bound host, and `vocab` is its vocabulary, to which `proofs` and
@@ -108,10 +108,10 @@ pub(super) unsafe fn proven(
     Ok(())
 }
 
-/// Compares the host's grammars with this library's for a part, and returns the verdict.
+/// Compares the host's grammars with this library's for the part `what`, and returns the verdict.
 ///
 /// # Safety
-/// As for [`proven`].
+/// The requirements of [`proven`] apply.
 unsafe fn tried(
     what: Part,
     functions: Functions,
@@ -174,7 +174,7 @@ unsafe fn tried(
     Ok(())
 }
 
-/// Returns a description of the difference.
+/// Returns a description of the difference that `case` has shown.
 fn told(case: &Case) -> String {
     let text = quoted(case.text.as_bytes());
     match &case.triggers {

@@ -22,8 +22,8 @@ const LONGEST: usize = 32;
 
 /// The maximum number of tokens with a text of several characters.
 const MOST_LONG: usize = 64;
-/// One byte in this many is represented by a token that begins with that byte and that ends within
-/// a character or continues one.
+/// Of the bytes with which a token may begin that ends within a character or continues one, one in
+/// this many is represented by such a token. The lead bytes of [`CHARACTERS`] always are.
 const ONE_PART_IN: usize = 3;
 /// The maximum number of tokens of each other kind.
 const MOST_OF_A_KIND: usize = 6;
@@ -66,24 +66,24 @@ impl Samples {
         data.chunks_mut(CHUNK)
     }
 
-    /// Returns the token whose text is this character, if there is one.
+    /// Returns the token whose text is `character`, if there is one.
     pub(super) fn single(&self, character: char) -> Option<Token> {
         self.singles.get(character as usize).copied().flatten()
     }
 
-    /// Returns the tokens of a text, one for each character.
+    /// Returns the tokens of a text, one for each character; `None` if a character is not a token.
     pub(super) fn spelt(&self, text: &str) -> Option<Vec<Token>> {
         text.chars()
             .map(|character| self.single(character))
             .collect()
     }
 
-    /// True if the token ends the generation.
+    /// Returns true if the token ends the generation.
     pub(super) fn ends(&self, token: Token) -> bool {
         self.ends.contains(&token)
     }
 
-    /// True if the token's text is one ASCII character.
+    /// Returns true if the token's text is one ASCII character.
     pub(super) fn is_character(&self, token: Token) -> bool {
         self.singles.contains(&Some(token))
     }
@@ -93,7 +93,8 @@ impl Samples {
     }
 }
 
-/// Returns a candidate for the token, with a logit that differs from its neighbours'.
+/// Returns a candidate for the token, with a logit that differs from those of the tokens next to
+/// it.
 pub(super) fn candidate(id: Token) -> TokenData {
     let logit = (id % 17) as f32 - 3.5;
     TokenData::new(id, logit)

@@ -10,7 +10,7 @@ pub use crate::ffi::host::import::Import;
 
 use super::{DT_STRTAB, DT_SYMTAB, Library, Symbol};
 
-/// An entry of a table of words that the dynamic linker fills in.
+/// A relocation with an addend: the address of a word, the type, and the index of a symbol.
 #[repr(C)]
 struct Relocation {
     place: usize,
@@ -19,8 +19,8 @@ struct Relocation {
     _addend: isize,
 }
 
-/// The types of entries with the address of a symbol: in a word that is read, and in a word through
-/// which a function is called.
+/// The types of the relocations that write the address of a symbol: `R_*_GLOB_DAT`, for a word that
+/// the code reads, and `R_*_JUMP_SLOT`, for one through which it calls a function.
 #[cfg(target_arch = "x86_64")]
 const KINDS: [u32; 2] = [6, 7];
 #[cfg(target_arch = "aarch64")]
@@ -32,7 +32,8 @@ const DT_RELASZ: isize = 8;
 const DT_JMPREL: isize = 23;
 
 impl Library<'_> {
-    /// Returns the words with addresses of functions, by name: `R_*_JUMP_SLOT` and `R_*_GLOB_DAT`.
+    /// Returns the words that relocations of the types `R_*_JUMP_SLOT` and `R_*_GLOB_DAT` fill in,
+    /// each with the name of its symbol.
     pub fn imports(&self) -> impl Iterator<Item = Import<'_>> {
         let tables = [(DT_JMPREL, DT_PLTRELSZ), (DT_RELA, DT_RELASZ)];
         let entries = tables.map(|(table, size)| self.relocations(table, size));
@@ -60,8 +61,9 @@ impl Library<'_> {
         let symbols = self.pointer::<Symbol>(DT_SYMTAB)?;
         let names = self.pointer::<c_char>(DT_STRTAB)?;
         let place = self.base().wrapping_add(entry.place) as *mut *mut c_void;
-        // SAFETY: the linker has followed the entry, to a symbol of the library's with a name, and
-        // to a word of its memory, which is never written but in one step.
+        // SAFETY: the dynamic linker has processed the relocation. It refers to a named symbol of
+        // the library, and to a word of the library's memory, which is only ever written
+        // atomically.
         unsafe {
             let symbol = &*symbols.add(entry.symbol as usize);
             Some(Import {

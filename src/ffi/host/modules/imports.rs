@@ -40,7 +40,8 @@ struct Table {
 }
 
 impl Library<'_> {
-    /// Returns the words with addresses of functions, by name.
+    /// Returns the words that hold the addresses of imported functions, each with the function's
+    /// name.
     pub fn imports(&self) -> impl Iterator<Item = Import<'_>> {
         let at_once = self.descriptors::<Imported>(IMPORTS, |table| table.words != 0);
         let later = self.descriptors::<Delayed>(DELAYED_IMPORTS, |table| table.words != 0);
@@ -86,7 +87,7 @@ impl Library<'_> {
     }
 
     fn words(&self, table: Table) -> impl Iterator<Item = Import<'_>> {
-        /// The flag of a function that is imported by a number, not by a name.
+        /// The flag of a function that is imported by ordinal, not by name.
         const BY_NUMBER: u64 = 1 << 63;
         const WORD: usize = size_of::<u64>();
         let each = move |i: usize| {
@@ -101,7 +102,7 @@ impl Library<'_> {
             Some(Import {
                 name: name?,
                 is_call: table.is_call,
-                // SAFETY: an aligned word of the module, which is never written but in one step.
+                // SAFETY: an aligned word of the module, which is only ever written atomically.
                 place: unsafe { AtomicPtr::from_ptr(place.cast_mut()) },
             })
         };
