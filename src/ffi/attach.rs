@@ -13,9 +13,9 @@ pub const NO_LIBRARY: &str = "no llama.cpp is loaded as a shared library: load i
     what brings it (an addon, a package, a plugin). One that is linked into the program itself \
     is not imported, and cannot be attached to: compile the program with llama_sieve_dropin.h";
 
-/// Replaces llama.cpp's samplers by this library's in the running process, without LD_PRELOAD: the
-/// sampler functions of llama.cpp that the program and its libraries import are redirected to the
-/// preload library, `libllama_sieve_preload.so`, or `llama_sieve_preload.dll` on Windows. It is
+/// Replaces llama.cpp's samplers with this library's in the running process, without LD_PRELOAD:
+/// the sampler functions of llama.cpp that the program and its libraries import are redirected to
+/// the preload library, `libllama_sieve_preload.so`, or `llama_sieve_preload.dll` on Windows. It is
 /// loaded from the folder of this library if it is not yet in the process. The same samplers are
 /// replaced, after the same comparisons and with the same environment variables, as under
 /// LD_PRELOAD (docs/preload.md). On Windows the host's own sampling function calls these samplers.

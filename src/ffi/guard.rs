@@ -47,7 +47,7 @@ pub fn attempt<T>(body: impl FnOnce() -> T) -> Result<T, Payload> {
     catch_unwind(AssertUnwindSafe(body))
 }
 
-/// Keeps and logs the text of a panic.
+/// Logs the text of a panic, and makes it the last error.
 #[cold]
 pub fn report(what: &dyn Display, payload: Payload) {
     if payload.is::<Exhausted>() {

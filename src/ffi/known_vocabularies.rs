@@ -68,8 +68,8 @@ impl Known {
 
 static KNOWN: Mutex<Vec<Arc<Known>>> = Mutex::new(Vec::new());
 
-/// Returns the vocabulary at this address with its tree. Makes the tree if the vocabulary is not
-/// known.
+/// Returns the data kept for a vocabulary, with its tree. Builds the tree if there are no such
+/// data. Returns an error if `vocab` is NULL, if there is no host, or if the tokens have no texts.
 ///
 /// # Safety
 /// `vocab` is NULL or a vocabulary of the bound host.
@@ -117,12 +117,12 @@ pub(super) unsafe fn known(vocab: *const llama_vocab) -> Result<Arc<Known>, Stri
     Ok(known)
 }
 
-/// True if any vocabulary is known.
+/// Returns true if data are kept for any vocabulary.
 pub(super) fn any_known() -> bool {
     !KNOWN.lock().is_empty()
 }
 
-/// Forgets the vocabulary at this address, and the grammars that were compiled for it.
+/// Drops the data kept for the vocabulary at `address`, and the grammars that were compiled for it.
 pub(super) fn forget(address: usize) {
     let mut all = KNOWN.lock();
     let (removed, kept) = all.drain(..).partition(|known| known.address == address);
@@ -134,7 +134,7 @@ pub(super) fn forget(address: usize) {
     }
 }
 
-/// Returns the tokens whose texts are compared.
+/// Returns the tokens whose texts the checksum reads.
 ///
 /// # Safety
 /// `vocab` is a vocabulary of the bound host.
@@ -163,7 +163,7 @@ fn attributes(host: &Host) -> Option<OfToken> {
     look().ok()
 }
 
-/// Returns a checksum of the vocabulary's properties and of these tokens.
+/// Returns a checksum of the vocabulary's properties and of the tokens `samples`.
 ///
 /// # Safety
 /// `vocab` is a vocabulary of the bound host.

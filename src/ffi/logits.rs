@@ -10,7 +10,8 @@ use crate::ffi::host::{Host, host_function};
 
 const LOGITS: Argument = argument!("logits", "n_vocab");
 
-/// Returns the logits as a slice.
+/// Returns the logits as a slice, or an error if `logits` is NULL or misaligned, or `n_vocab` not
+/// above 0.
 ///
 /// # Safety
 /// `logits` is NULL or has `n_vocab` elements, which are not written during `'a`.
@@ -78,10 +79,11 @@ impl ContextFunctions {
     }
 }
 
-/// Returns as a slice the logits that [`ContextFunctions::logits`] has returned for `idx`.
+/// Returns as a slice the logits that [`ContextFunctions::logits`] has returned for `idx`, or an
+/// error if they are NULL.
 ///
 /// # Safety
-/// As for [`logits_of`].
+/// The requirements of [`logits_of`] apply.
 pub(super) unsafe fn logits_of_output<'a>(
     (logits, n_vocab): (*const f32, i32),
     idx: i32,

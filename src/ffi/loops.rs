@@ -26,7 +26,8 @@ const _: () = assert!(LLAMA_SIEVE_LOOP_MAX_FORCED == MAX_FORCED);
 
 /// Action of a loop breaker: the token that would continue the repetition is banned.
 pub const LLAMA_SIEVE_LOOP_BAN: i32 = 0;
-/// Action of a loop breaker: the temperature rises until another token is chosen.
+/// Action of a loop breaker: the temperature rises until a token is chosen that does not continue
+/// the repetition.
 pub const LLAMA_SIEVE_LOOP_TEMPERATURE: i32 = 1;
 /// Action of a loop breaker: the tokens of the parameters follow, for example those that end a
 /// model's reasoning.
@@ -69,12 +70,13 @@ const TOKENS: Argument = argument!("tokens", "n_tokens", LLAMA_SIEVE_LOOP_MAX_FO
 /// Makes a sampler that detects a repetition of the accepted tokens, and ends it.
 ///
 /// A repetition is a period of tokens whose newest three or more copies are equal, with at least
-/// min_tokens tokens in all. It is found when the last of them is accepted. The shortest period
-/// counts. The action then follows, with one Info message for each repetition. Without a repetition
-/// no bit of a candidate is changed. Nothing is done if a ban would leave no candidate, or if an
-/// earlier sampler has banned the forced tokens. A forced or ending token that an earlier sampler
-/// has removed is put back, but not in an array of one. llama.cpp does not have this sampler. DRY
-/// makes a repetition less likely. This sampler ends it.
+/// min_tokens tokens in all. It is found when the last of these tokens is accepted. If there are
+/// several periods, the shortest counts. The action then begins, with one Info message for each
+/// repetition. Without a repetition no bit of a candidate is changed. Nothing is done if a ban
+/// would leave no candidate, or if an earlier sampler has banned the forced tokens. A forced or
+/// ending token that an earlier sampler has removed is put back, but not into an array of one
+/// candidate. llama.cpp does not have this sampler. DRY makes a repetition less likely. This
+/// sampler ends it.
 ///
 /// With `params` NULL every member has its default. Returns NULL, and llama_sieve_last_error names
 /// the member, if a member is out of its range, if struct_size is unknown, or if a member that the
@@ -99,10 +101,10 @@ pub unsafe extern "C" fn llama_sieve_init_loop_breaker(
     })
 }
 
-/// Reads the parameters.
+/// Returns the parameters that C passes, or an error if they cannot be read or are not allowed.
 ///
 /// # Safety
-/// As for [`llama_sieve_init_loop_breaker`]; `params` is not NULL.
+/// The requirements of [`llama_sieve_init_loop_breaker`] apply, and `params` is not NULL.
 unsafe fn params_of(params: *const llama_sieve_loop_params) -> Result<LoopParams, Failure> {
     let known = [size_of::<llama_sieve_loop_params>()];
     // SAFETY: the caller guarantees the parameters.
@@ -123,10 +125,10 @@ unsafe fn params_of(params: *const llama_sieve_loop_params) -> Result<LoopParams
     })
 }
 
-/// Reads the action and its parameters.
+/// Returns the action and its parameters, or an error if they cannot be read or are not allowed.
 ///
 /// # Safety
-/// As for [`llama_sieve_init_loop_breaker`].
+/// The tokens in `params` are NULL or n_tokens tokens; the vocabulary is NULL or one of the host's.
 unsafe fn action_of(params: &llama_sieve_loop_params) -> Result<LoopAction, Failure> {
     const RISE: f32 = 1.5;
     match params.action {

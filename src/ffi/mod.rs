@@ -6,7 +6,7 @@
 //! - [`given`][]: checks of pointers with numbers of elements.
 //! - [`host`][]: the llama.cpp of the process. [`host::llama_h`]: its types; [`host::build`]: its
 //!   build; [`host::vocabulary`]: its vocabularies; [`host::built_ins`]: making its samplers.
-//! - [`vtable`][]: makes a `llama_sampler` of a sampler.
+//! - [`vtable`][]: makes a `llama_sampler` from a sampler.
 //! - [`samplers`][]: the constructors, `llama_sieve_init_*`; [`bans`]: the constructor of banned
 //!   texts; [`loops`]: the constructor of the loop breaker; [`seed`]: `llama_sieve_get_seed`.
 //! - [`trace`][]: passes the trace of tokens to a C function.

@@ -9,9 +9,10 @@ use crate::ffi::sieve::SIEVE;
 use crate::rng::DEFAULT_SEED;
 
 /// Returns the seed that a sampler's random stream began with, like llama_sampler_get_seed. Dist,
-/// mirostat and mirostat_v2 report one, both this library's samplers and the built-ins. For a sieve
-/// in a chain it is the lower 32 bits, and for a chain the seed of its last member with one.
-/// Returns 0xFFFFFFFF (LLAMA_DEFAULT_SEED) if there is none, and for NULL.
+/// mirostat and mirostat_v2 report a seed, both this library's samplers and the built-ins. For a
+/// sieve in a chain, returns the lower 32 bits of its seed; for a chain, the seed of the last
+/// member that reports one. Returns 0xFFFFFFFF (LLAMA_DEFAULT_SEED) if there is no seed, and for
+/// NULL.
 ///
 /// # Safety
 /// `smpl` is NULL or a live sampler of any kind.
@@ -23,7 +24,7 @@ pub unsafe extern "C-unwind" fn llama_sieve_get_seed(smpl: *const llama_sampler)
         // SAFETY: not NULL, and the caller guarantees that the sampler is alive.
         Ok::<_, Failure>(unsafe { own_seed(smpl) })
     });
-    // The host is not called for this library's samplers.
+    // The host is not called for samplers of this library that report a seed.
     match own {
         Ok(None) => {}
         Ok(Some(seed)) => return seed,
@@ -39,7 +40,7 @@ pub unsafe extern "C-unwind" fn llama_sieve_get_seed(smpl: *const llama_sampler)
     })
 }
 
-/// Returns the seed of a sampler of this library; `None` for any other.
+/// Returns the seed of a sampler of this library that reports one; `None` for any other sampler.
 ///
 /// # Safety
 /// `smpl` is a live sampler.

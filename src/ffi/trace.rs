@@ -17,24 +17,25 @@ pub type llama_sieve_trace_callback =
 /// Passes a line of JSON to `callback` for each token that is sampled straight from the logits, by
 /// a chain or a sieve: the tokens that each stage removed or changed, and why. These lines, and
 /// others that may come between them, are described in docs/trace.md and docs/trace.schema.json.
-/// The tokens are the same with and without it. NULL ends the trace, even one that the environment
-/// variable LLAMA_SIEVE_TRACE has begun. There is only one trace at a time.
+/// The tokens are the same with and without a trace. NULL ends the trace, even one that the
+/// environment variable LLAMA_SIEVE_TRACE has begun. There is only one trace at a time.
 ///
-/// `options` is NULL or a list with commas: `n=10`, the number of most probable candidates that are
-/// followed, at most 100; `text=off`, to omit texts, token ids, and the lengths of repetitions.
+/// `options` is NULL or a comma-separated list: `n=10`, the number of most probable candidates that
+/// are followed through the stages, at most 100; `text=off`, to omit texts, token ids, and the
+/// lengths of repetitions.
 ///
 /// The callback may call the library, but not while it holds a lock that it takes itself: a batch
-/// calls it from several threads. Tokens that it samples are not traced. The callback must not
-/// throw or long-jump. In a child that it forks within a batch of several threads, it must not
-/// return: the batch never ends in the child, which does not have the other threads. When this
+/// calls it from several threads. Tokens that the callback samples are not traced. The callback
+/// must not throw or long-jump. In a child that it forks within a batch of several threads, it must
+/// not return: the batch never ends in the child, which does not have the other threads. When this
 /// function returns, no earlier callback is still running, unless one takes longer than ten
 /// seconds, or this function is called by one.
 ///
 /// Returns LLAMA_SIEVE_OK, or LLAMA_SIEVE_ERROR_PARAMS, with nothing changed, for unknown options.
 ///
 /// # Safety
-/// `callback` is NULL or a function as described, `user` whatever it expects, and `options` NULL or
-/// a string.
+/// `callback` is NULL or a function as described, `user` is a pointer that it accepts, and
+/// `options` is NULL or a C string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llama_sieve_trace(
     callback: llama_sieve_trace_callback,

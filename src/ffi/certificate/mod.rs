@@ -38,8 +38,8 @@ pub use codes::*;
 use compare::*;
 use kinds::*;
 
-/// Compares this library's sampler with the host's own of the same name, like
-/// llama_sieve_certify_build for an unknown build.
+/// Compares this library's sampler with the host's own sampler of the same name, as
+/// llama_sieve_certify_build does for an unknown build.
 ///
 /// # Safety
 /// `sampler_name` is NULL or a C string.
@@ -49,9 +49,9 @@ pub unsafe extern "C-unwind" fn llama_sieve_certify(sampler_name: *const c_char)
     unsafe { certified("llama_sieve_certify", sampler_name, None) }
 }
 
-/// Compares this library's sampler with the host's own of the same name, which is the one that
-/// llama_sampler_name returns ("top-k"), on small arrays. The result holds as long as the host
-/// stays loaded.
+/// Compares this library's sampler with the host's own sampler of the same name on small arrays.
+/// The name is the one that llama_sampler_name returns, such as "top-k". The result holds as long
+/// as the host stays loaded.
 ///
 /// Arguments of constructors depend on the host's build. `build` is its number, which is used
 /// unless the host's exports rule it out. If it is 0 or less, the function tries to determine the
@@ -74,7 +74,7 @@ pub unsafe extern "C-unwind" fn llama_sieve_certify_build(
     unsafe { certified("llama_sieve_certify_build", sampler_name, build) }
 }
 
-/// Compares this library's sampler with the host's own of that name, as
+/// Compares this library's sampler with the host's own sampler of the same name, as
 /// [`llama_sieve_certify_build`] documents.
 ///
 /// # Safety
@@ -112,8 +112,9 @@ fn no_host<T>(found: Result<T, String>) -> Result<T, Failure> {
     found.map_err(Failure::no_host)
 }
 
-/// Compares this library's sampler with the bound host's own; `build` is the host's build, if it is
-/// known. The error describes the difference, or the reason why they could not be compared.
+/// Compares this library's sampler named `name` with the bound host's own; `build` is the host's
+/// build, if it is known. The error describes the difference, or the reason why the two could not
+/// be compared.
 pub fn certify(name: &str, build: Option<Build>) -> Result<(), String> {
     // For other kinds `build` may be any build with the same argument list, so it shows nothing
     // about the host's arithmetic.

@@ -182,7 +182,7 @@ impl SamplingFunctions {
     }
 
     /// Returns true if a backend has sampled, completely or in part. The host's chain then skips
-    /// members, and only it knows which.
+    /// members, and only the host can tell which.
     ///
     /// # Safety
     /// `ctx` is a live context of this host.

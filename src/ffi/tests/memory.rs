@@ -98,7 +98,7 @@ pub fn held() -> isize {
 }
 
 /// Runs `body` with a failing allocation: of those with at least `at_least` bytes, the one after
-/// the first `passed`. Also returns true if it was reached.
+/// the first `passed`. Also returns true if that allocation was reached.
 pub fn failing<T>(at_least: usize, passed: usize, body: impl FnOnce() -> T) -> (T, bool) {
     FAILING.set(Failing { at_least, passed });
     let result = body();
@@ -158,7 +158,7 @@ fn the_allocator_counts_and_fails() {
     assert_eq!(held(), before);
 }
 
-/// True if a limit is set on this thread.
+/// Returns true if a limit is set on this thread.
 pub fn is_limited() -> bool {
     LIMIT.get().is_some()
 }

@@ -26,8 +26,8 @@ pub fn sampler_init() -> Option<SamplerInit> {
     IN_USE.get().then_some(init as SamplerInit)
 }
 
-/// Returns the mock host's function with this name. The outer `None` means that the mock host is
-/// not in use on this thread.
+/// Returns the mock host's function `name`; the inner `None` if it has no such function, and the
+/// outer `None` if the mock host is not in use on this thread.
 pub fn function(name: &CStr) -> Option<Option<NonNull<c_void>>> {
     if !IN_USE.get() {
         return None;

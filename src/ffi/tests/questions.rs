@@ -20,7 +20,7 @@ fn questions<T>(call: impl FnOnce() -> T) -> (usize, T) {
     (mock_host::tokenized() - before, result)
 }
 
-/// True if the grammar is accepted and a sampler is made.
+/// Returns true if the grammar is accepted and a sampler is made.
 fn is_grammar(text: &CStr) -> bool {
     // SAFETY: C strings, and the vocabulary of the mocked host.
     unsafe {
@@ -128,8 +128,8 @@ fn each_string_of_a_trie_is_asked_for_once_and_none_behind_one_that_is_refused()
     }
 }
 
-/// A text with more bytes than a string of a trie may have is not tokenized, since that would take
-/// a long time. No earlier text is tokenized either.
+/// Checks that a text with more bytes than a string of a trie may have is not tokenized, since that
+/// would take a long time, and that no earlier text is tokenized either.
 #[test]
 fn no_string_of_a_trie_is_asked_for_where_one_is_too_long() {
     let longest = CString::new("a".repeat(LLAMA_SIEVE_TRIE_MAX_STRING_BYTES + 1)).expect("no NUL");
@@ -147,8 +147,9 @@ fn no_string_of_a_trie_is_asked_for_where_one_is_too_long() {
     );
 }
 
-/// A vocabulary without a token for the space has three tokens for its bytes. If that is more than
-/// the buffer holds, the host returns the number of tokens, and is called once more.
+/// Checks strings with more tokens than bytes: a vocabulary without a token for the space has three
+/// tokens for it. If the buffer is too small, the host returns the number of tokens, and is called
+/// once more.
 #[test]
 fn strings_of_a_trie_may_have_more_tokens_than_bytes() {
     let many = CString::new(" ".repeat(166)).expect("no NUL");

@@ -117,7 +117,8 @@ fn a_constraint_that_cannot_say_what_it_allows_bans_every_candidate_and_removes_
     free(smpl);
 }
 
-/// A host may give a sampler a vtable of its own, and free that vtable before the clone.
+/// Checks that a clone has this library's vtable even if the host has given the original a
+/// different one, which the host may free before the clone.
 #[test]
 fn a_clone_has_the_vtable_of_its_kind() {
     let smpl: *mut llama_sampler = filter(Fault::Nothing).cast();
@@ -286,7 +287,7 @@ impl SharedSlow {
         Self::of(&SLOW, |slow| slow)
     }
 
-    /// Returns the sampler that `make` makes of a slow one.
+    /// Returns the sampler that `make` makes from a slow one.
     fn of<S: Sampler>(vtable: &'static Vtable, make: impl FnOnce(Slow) -> S) -> Self {
         let (entered, wait_for_entry) = mpsc::channel();
         let (go_on, wait_to_go_on) = mpsc::channel();

@@ -202,7 +202,7 @@ const MOST_TRIED: usize = 64;
 pub enum Settled {
     /// Nothing is known yet.
     Open,
-    /// The list is the one with this number.
+    /// Calls have proven that the list is the one with this number.
     Proven(usize),
     /// The list is not one of the known ones.
     Refused,

@@ -65,8 +65,8 @@ fn all() -> Vec<(Part, Case)> {
     all.flatten().collect()
 }
 
-/// Every build must return from its constructor: older ones hang on a repetition of something that
-/// may be empty.
+/// Checks that this library reads every text, and that every build of llama.cpp returns from its
+/// constructor: older builds hang on a repetition of something nullable.
 #[test]
 fn all_texts_are_read_and_none_is_hostile() {
     for (part, case) in all() {
@@ -111,7 +111,7 @@ fn the_texts_have_every_construct() {
     }
 }
 
-/// There are candidates of each kind, and few enough of them to be tested one by one.
+/// Checks that there are candidates of each kind, and few enough of them to be tested one by one.
 #[test]
 fn candidates_of_every_kind_are_there() {
     let samples = samples(true);
@@ -138,7 +138,7 @@ fn without_letters_nothing_is_proven() {
     }
 }
 
-/// Every walk can begin: a grammar that allows nothing would prove nothing.
+/// Checks that every walk can begin: a grammar that allows nothing would prove nothing.
 #[test]
 fn the_first_step_of_every_walk_is_possible() {
     let tree = Arc::new(VocabularyTree::new(&Bytes { letters: true }));

@@ -34,8 +34,8 @@ fn a_build_that_cannot_be_is_none() {
     }
     let error = fits(4_661, None).unwrap_err();
     assert!(error.contains("the first that takes samplers of others"));
-    // `llama_sampler_copy` proves a least build number. A number above it is accepted, and one
-    // below it is refused.
+    // `llama_sampler_copy` proves a minimum build number. A number above the minimum is accepted,
+    // and one below it is refused.
     let [_, copy, _] = &SIGNS;
     assert_eq!(fits(10_400, Some(copy)), Ok(10_400));
     let error = fits(9_000, Some(copy)).unwrap_err();

@@ -10,7 +10,7 @@ fn path(library: &Library<'_>) -> String {
     library.path().to_string_lossy().into_owned()
 }
 
-/// The symbols are those that the dynamic linker finds.
+/// Checks that symbols have the addresses that the dynamic linker finds.
 #[test]
 fn symbols_are_where_the_linker_finds_them() {
     // The functions are those of the C library, since a sanitizer also has functions with these

@@ -43,7 +43,7 @@ const KNOWN_SORTS: [Sort; 5] = [
     Sort::Msvc,
 ];
 
-/// Every profile is distinguished from all others, whichever is the first one.
+/// Checks that every profile is distinguished from all others, with either of two first profiles.
 #[test]
 #[cfg_attr(miri, ignore = "no exact fma, and minutes")]
 fn every_profile_is_found() {
@@ -62,7 +62,7 @@ fn every_profile_is_found() {
     }
 }
 
-/// A sort that keeps the input order of ties is not a known one.
+/// Checks that a sort that keeps the input order of ties is not taken for a known sort.
 #[test]
 #[cfg_attr(miri, ignore = "minutes")]
 fn another_sort_is_not_known() {
@@ -76,7 +76,8 @@ fn another_sort_is_not_known() {
     }
 }
 
-/// No known compiler fuses only one of these expressions.
+/// Checks that no profile is found for a host in which only one of these expressions is fused,
+/// since no known compiler does that.
 #[test]
 #[cfg_attr(miri, ignore = "no exact fma, and minutes")]
 fn what_is_fused_alone_is_not_known() {
@@ -95,9 +96,9 @@ fn what_is_fused_alone_is_not_known() {
     }
 }
 
-/// A different last bit in one of 3, 64 or 2048 logits, as another C library leaves some, is
-/// noticed. If results on the few arrays of the kind differ as well, many differences are taken for
-/// another formula.
+/// Checks that a different last bit in one of 3, 64 or 2048 logits, as a different C library may
+/// leave, is noticed. If results on the few arrays of the kind differ as well, many differences are
+/// taken for a different formula.
 #[test]
 #[cfg_attr(miri, ignore = "minutes")]
 fn last_bits_of_another_libm_are_noticed() {
@@ -182,8 +183,8 @@ fn chosen_by(sorts: &Sorts) -> (HostProfile, Vec<&'static str>) {
     chosen(HostProfile::UNFUSED, &asked)
 }
 
-/// The last of the requested candidates is in the middle of the last range, whose bucket is
-/// partially sorted.
+/// Checks that the last of the requested candidates is in the middle of the last range, whose
+/// bucket is partially sorted.
 #[test]
 fn the_last_range_is_partially_sorted() {
     let ranges = ties::ranges(&mut Lcg(BEGINNING));
@@ -199,8 +200,9 @@ fn the_last_range_is_partially_sorted() {
     assert_eq!(buckets.len(), ranges.len());
 }
 
-/// LLAMA_SIEVE_SORTS names a folder with the sorts of unchanged C++ libraries, and
-/// LLAMA_SIEVE_ALTERED_SORTS one with sorts in which one number or comparison was changed.
+/// Checks that unchanged sorts are recognised and that altered ones are not. LLAMA_SIEVE_SORTS
+/// names a folder with the sorts of unchanged C++ libraries, and LLAMA_SIEVE_ALTERED_SORTS one with
+/// sorts in which one number or comparison was changed.
 #[test]
 #[ignore = "ci/profiles gets the libraries and runs it"]
 fn altered_sorts_are_not_known() {

@@ -170,14 +170,14 @@ pub(super) fn fault_in_entry(
 }
 
 impl Answer {
-    /// True if all candidates that are left without a mask are allowed ones.
+    /// Returns true if all candidates that are left and not masked are allowed.
     pub(super) fn is_allowed(self, after: &After) -> bool {
         let mut left = after.ids.iter().zip(&after.logits);
         let may = |id| CHILDREN.contains(id) || self == Masking && *id == mock_host::N_VOCAB - 1;
         left.all(|(id, logit)| may(id) || f32::from_bits(*logit) == f32::NEG_INFINITY)
     }
 
-    /// True if a fault must not make the sampler allow more than before.
+    /// Returns true if a fault must not make the sampler allow more than before.
     pub(super) fn constrains(self) -> bool {
         matches!(self, Constraint | Masking)
     }

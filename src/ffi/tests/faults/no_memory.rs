@@ -231,7 +231,8 @@ fn where_memory_ends_constructors_and_setters_fail_and_change_nothing() {
     eprintln!("{runs} calls with too little memory, or just enough: {failed:?} failed");
 }
 
-/// A state of stages is restored into a copy first, which may be far larger than the state.
+/// Checks that a saved state is refused where memory ends. A state of stages is restored into a
+/// copy first, which may be far larger than the state.
 #[test]
 fn where_memory_ends_a_state_of_stages_is_refused() {
     let _turn = TURN.lock();

@@ -15,7 +15,7 @@ use crate::{last_error, log};
 thread_local! {
     /// True if exports are to be called during this thread's next message.
     static ASKED: Cell<bool> = const { Cell::new(false) };
-    /// The exports that returned another answer than expected when called within the callback.
+    /// The exports that did not return the expected answer when called within the callback.
     static WRONG: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
 }
 
