@@ -28,22 +28,22 @@ pub const NO_LIBRARY: &str = "no llama.cpp is loaded as a shared library: load i
 /// ordinal instead of by name; or a llama.cpp that is linked into the program. If several
 /// llama.cpps are loaded, it uses the one that was loaded first.
 ///
-/// Returns the number of imports that this call has redirected; 0 if all already are, or if the
-/// preload library was loaded by LD_PRELOAD. LLAMA_SIEVE_ERROR_PARAMS for other `flags`;
+/// Returns the number of imports that this call has redirected; 0 if all are redirected already, or
+/// if the preload library was loaded by LD_PRELOAD. LLAMA_SIEVE_ERROR_PARAMS for other `flags`;
 /// LLAMA_SIEVE_ERROR_NO_HOST if no llama.cpp is loaded as a shared library;
 /// LLAMA_SIEVE_ERROR_NOT_FOUND if the preload library cannot be loaded, and on every system but
 /// Linux with glibc or musl, on x86-64 and aarch64, and Windows on x86-64; LLAMA_SIEVE_ERROR_BUSY
-/// while another thread loads llama.cpp, or attaches or detaches, for two seconds;
+/// if another thread takes more than two seconds to load llama.cpp, to attach or to detach;
 /// LLAMA_SIEVE_ERROR_INTERNAL if the system does not let the imports be written. After an error
 /// nothing has changed.
 ///
 /// May be called from any thread, even while others sample. The first call waits while another
-/// thread is inside dlopen. If several libraries have functions of these names, every call waits.
-/// The preload library stays loaded until the process ends. A forked child is attached as its
-/// parent was. On Windows, no other thread may load a library that imports llama.cpp's functions
-/// during the call, since Windows writes that library's import table while it loads the library.
-/// Source: the tables DT_JMPREL and DT_RELA in ELF, and the import and delay-load import tables in
-/// PE.
+/// thread is inside dlopen. If several libraries export functions with the names of llama.cpp's
+/// sampler functions, every call waits. The preload library stays loaded until the process ends. A
+/// forked child is attached as its parent was. On Windows, no other thread may load a library that
+/// imports llama.cpp's functions during the call, since Windows writes that library's import table
+/// while it loads the library. The imports are found in the tables DT_JMPREL and DT_RELA of ELF
+/// files, and in the import and delay-load import tables of PE files.
 #[unsafe(no_mangle)]
 pub extern "C" fn llama_sieve_attach(flags: u32) -> c_int {
     answer("llama_sieve_attach", || {

@@ -47,7 +47,8 @@ const _: () = assert!(LLAMA_SIEVE_JSON_MAX_CHAIN == limits::MAX_SCHEMA_CHAIN);
 /// subschemas and constants, and their combinations.
 pub const LLAMA_SIEVE_JSON_MAX_COMBINATIONS: usize = 65_536;
 const _: () = assert!(LLAMA_SIEVE_JSON_MAX_COMBINATIONS == limits::MAX_SCHEMA_COMBINATIONS);
-/// The maximum number of alternatives for one value: the product of "anyOf" and similar keywords.
+/// The maximum number of alternatives for one value: the product of the numbers of alternatives in
+/// "anyOf" and similar keywords.
 pub const LLAMA_SIEVE_JSON_MAX_WAYS: usize = 1024;
 const _: () = assert!(LLAMA_SIEVE_JSON_MAX_WAYS == limits::MAX_SCHEMA_WAYS);
 /// The maximum number of elements of the grammar that a JSON Schema becomes.

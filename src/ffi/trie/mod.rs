@@ -60,16 +60,16 @@ const OUT: Argument = argument!("out", "cap");
 #[derive(Clone, Copy, Debug)]
 #[allow(non_camel_case_types)]
 pub struct llama_sieve_cache_stats {
-    /// The number of lookups that found a trie.
+    /// The number of lookups that found an entry: a trie or a grammar.
     pub hits: u64,
     /// The number of lookups that found none.
     pub misses: u64,
-    /// The number of tries evicted to make room for others; those in use stay valid.
+    /// The number of entries evicted to make room for others; those in use stay valid.
     pub evictions: u64,
-    /// The number of cached tries, at most 128.
+    /// The number of entries: at most 128 tries, or at most 256 grammars.
     pub entries: u64,
-    /// The size in bytes of the cached tries and of the payloads that lead to them, at most
-    /// LLAMA_SIEVE_TRIE_CACHE_BYTES.
+    /// The size of the entries in bytes: of tries, with the payloads that lead to them, at most
+    /// LLAMA_SIEVE_TRIE_CACHE_BYTES; of grammars, at most LLAMA_SIEVE_GRAMMAR_CACHE_BYTES.
     pub bytes: u64,
 }
 

@@ -24,9 +24,9 @@ use super::{TOKEN_TRIE, slot_for};
 /// The maximum number of strings of a token trie of strings.
 pub const LLAMA_SIEVE_TRIE_MAX_STRINGS: usize = 1_048_576;
 
-/// The maximum number of bytes of one string of such a trie, and of a token's text in a grammar or
-/// a tag. Tokenizers of a host that split a text with std::regex recurse for each of its
-/// characters: 512 KiB of stack are enough.
+/// The maximum number of bytes of one string of a token trie of strings, and of a token's text in a
+/// grammar or a tag. Tokenizers of a host that split a text with std::regex recurse for each
+/// character of the text: 512 KiB of stack are enough.
 pub const LLAMA_SIEVE_TRIE_MAX_STRING_BYTES: usize = 1024;
 const _: () = assert!(LLAMA_SIEVE_TRIE_MAX_STRING_BYTES == MAX_TOKEN_TEXT);
 
@@ -38,13 +38,13 @@ const STRINGS: Argument = argument!("strings", "n", LLAMA_SIEVE_TRIE_MAX_STRINGS
 /// in the middle of a text: without special tokens, and without the space that some tokenizers
 /// insert before a text. So if a value follows a space, include the space in it, as in " Moses".
 ///
-/// Otherwise the result is that of llama_sampler_init_token_trie for such a payload, with one
-/// descriptor whose path is "". Returns NULL, with the reason in llama_sieve_last_error, if `vocab`
-/// or `strings` is NULL; if `n` is 0 or beyond LLAMA_SIEVE_TRIE_MAX_STRINGS; if a string is NULL,
-/// empty, not UTF-8, or longer than LLAMA_SIEVE_TRIE_MAX_STRING_BYTES bytes or
+/// Otherwise the result is that of llama_sampler_init_token_trie for a payload with these leaves,
+/// in one descriptor whose path is "". Returns NULL, with the reason in llama_sieve_last_error, if
+/// `vocab` or `strings` is NULL; if `n` is 0 or beyond LLAMA_SIEVE_TRIE_MAX_STRINGS; if a string is
+/// NULL, empty, not UTF-8, or longer than LLAMA_SIEVE_TRIE_MAX_STRING_BYTES bytes or
 /// LLAMA_SIEVE_TRIE_SPAN_LIMIT tokens; for an unknown mode; or without a host. Exceptions of the
 /// host's tokenizer pass through. The tokenizer may take 512 KiB of stack. For longer values, pass
-/// their tokens in such a payload.
+/// their tokens to llama_sampler_init_token_trie.
 ///
 /// # Safety
 /// `vocab` is NULL or a vocabulary of the host; `strings` is NULL or `n` pointers, each NULL or a C

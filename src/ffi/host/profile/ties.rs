@@ -114,7 +114,7 @@ fn to_be_moved(n: usize) -> Vec<u32> {
     numbers
 }
 
-/// Returns all ranges, each with the least number first.
+/// Returns the numbers of all ranges. In each range, a smaller number means a larger logit.
 pub(super) fn ranges(random: &mut Lcg) -> Vec<Vec<u32>> {
     let mut ranges: Vec<Vec<u32>> = Vec::new();
     ranges.extend(SIZES.map(|n| random_numbers(n, random)));
