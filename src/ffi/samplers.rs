@@ -113,8 +113,8 @@ pub(super) unsafe fn begin_breakers(smpl: *mut llama_sampler, most: usize) -> Ve
     tokens.unwrap_or_default()
 }
 
-/// Displays the name of the export that makes a sampler, for error messages. It contains the name
-/// of the sampler when disabled, such as `?top-k`.
+/// Displays the name of the export that makes a sampler, for error messages. The field is the name
+/// of the disabled sampler, such as `?top-k`.
 struct Constructor(&'static CStr);
 
 impl fmt::Display for Constructor {
@@ -287,8 +287,8 @@ pub extern "C-unwind" fn llama_sieve_init_penalties(
     })
 }
 
-/// Dynamic temperature: divides every logit by a temperature between max(0, `t` - `delta`) and `t`
-/// + `delta`, which rises linearly with the normalised entropy raised to the power `exponent`.
+/// Dynamic temperature: divides every logit by a temperature, which rises from max(0, `t` -
+/// `delta`) to `t` + `delta`, linearly with the normalised entropy raised to the power `exponent`.
 /// Plain temperature if `delta` <= 0. Disabled: `t` == 1 and `delta` <= 0.
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn llama_sieve_init_temp_ext(
@@ -335,8 +335,9 @@ pub extern "C-unwind" fn llama_sieve_init_mirostat(
 
 /// Mirostat 2: keeps the surprisal of the text near `tau` bits per token, as mirostat 1 does. It
 /// removes the candidates whose surprisal is above a limit. After each token it lowers the limit by
-/// `eta` times the error, the token's surprisal less `tau` (Basu et al. 2020, arXiv:2007.14966).
-/// `seed` is as for dist. If a parameter is not finite, the largest logit is selected.
+/// `eta` times the error, which is the token's surprisal minus `tau` (Basu et al. 2020,
+/// arXiv:2007.14966). `seed` is as for dist. If a parameter is not finite, the largest logit is
+/// selected.
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn llama_sieve_init_mirostat_v2(
     seed: u32,

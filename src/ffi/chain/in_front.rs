@@ -255,8 +255,8 @@ pub unsafe fn record(chain: *mut llama_sampler, array: *mut llama_token_data_arr
     trace::is_on() && unsafe { traced::apply(chain, array) }.is_some()
 }
 
-/// Notes for the trace, if there is one, that the host has applied a sampler to `array`. A host
-/// checks in this way that a grammar allows a token.
+/// Notes for the trace, if there is one, that the host has applied a sampler to `array`. In this
+/// way a host checks whether a grammar allows a token.
 ///
 /// # Safety
 /// `array` is NULL or a valid array.

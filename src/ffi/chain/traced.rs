@@ -137,7 +137,8 @@ pub(super) fn sequence_of(members: &[Member]) -> u64 {
     members.iter().rev().find_map(number).unwrap_or_else(place)
 }
 
-/// Discards the waiting token of the last run, and returns it for [`again`].
+/// Returns the token of the last run for [`again`], if its line has not been written. That line is
+/// then never written.
 pub(super) fn before() -> Option<Refused> {
     let waiting = trace::is_on().then(take).flatten()?;
     let token = waiting.observer.token();

@@ -58,10 +58,10 @@ pub unsafe extern "C" fn llama_sieve_grammar_rollback(
 ///
 /// A lazy grammar that waits allows every token until its trigger is found in the draft. A token
 /// that ends the generation is allowed where the text is complete. The whole draft may take
-/// LLAMA_SIEVE_GRAMMAR_MAX_STEPS steps, as many as one token. Tokens beyond that count as not
-/// allowed. Returns 0 if the constraint is dead, and, with an error, if `smpl` is NULL or another
-/// sampler, if `tokens` is NULL or not aligned although `n` is above 0, and if `n` is too large.
-/// May be called from any thread.
+/// LLAMA_SIEVE_GRAMMAR_MAX_STEPS steps, which is also the limit for one token. Tokens beyond that
+/// count as not allowed. Returns 0 if the constraint is dead, and, with an error, if `smpl` is NULL
+/// or not a grammar, if `tokens` is NULL or not aligned although `n` is above 0, and if `n` is too
+/// large. May be called from any thread.
 ///
 /// # Safety
 /// `smpl` is NULL or a live sampler; `tokens` is NULL or has `n` elements.

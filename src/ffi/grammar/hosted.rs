@@ -12,8 +12,8 @@
 //! results: see `proof`. A grammar whose first tokens cannot be found within the limits is left to
 //! the host, if the host's constructor is certain to return. Each text is checked by the host's own
 //! constructor, which is called with the program's arguments. If that throws or returns NULL, so
-//! does this library. Otherwise the sampler that it returns is freed at once. It is not called for
-//! a text on which it may hang: see [`host_work`](crate::grammar::host_work).
+//! does this library. Otherwise the sampler that it returns is freed at once. The constructor is
+//! not called for a text on which it may hang: see [`host_work`](crate::grammar::host_work).
 //!
 //! The grammar that throws is lazy and waits for the token. Since the token triggers it, it skips
 //! the check that the generation may end, where llama.cpp ends the process.

@@ -34,7 +34,8 @@ pub(super) struct Making<'a> {
 /// Findings from the making of a grammar that is to replace a host's.
 #[derive(Default)]
 pub(super) struct Notes {
-    /// True if the text is refused, and llama.cpp's own parser would hang on it or end the process.
+    /// True if the text is refused, and llama.cpp's own parser would hang on it or read out of
+    /// bounds.
     pub(super) is_trap: Cell<bool>,
     /// The data kept for the vocabulary; `None` if the grammar is empty.
     pub(super) known: RefCell<Option<Arc<Known>>>,

@@ -124,7 +124,7 @@ pub unsafe extern "C" fn llama_sieve_free(sieve: *mut Handle) {
 }
 
 /// Resets the sieve to its initial state: the history is empty, and the generator starts again from
-/// its seed. Parameters and buffers stay.
+/// its seed, or from a new one if the seed is random. Parameters and buffers stay.
 ///
 /// # Safety
 /// `sieve` is NULL (an error) or alive.

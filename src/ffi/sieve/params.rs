@@ -64,7 +64,7 @@ pub struct llama_sieve_params {
     /// The number of most recently accepted tokens that are penalised. Default 64; disabled
     /// by <= 0.
     pub penalty_last_n: i32,
-    /// Divides the logits above 0 of the penalised tokens, and multiplies their other logits.
+    /// Divides the logit of a penalised token if it is above 0, and multiplies it otherwise.
     /// Default 1, which disables it; must be above 0.
     pub penalty_repeat: f32,
     /// The penalty subtracted from a token's logit once per occurrence. Default 0, which disables

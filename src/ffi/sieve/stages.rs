@@ -291,10 +291,10 @@ pub unsafe extern "C" fn llama_sieve_get_stages(
 }
 
 /// Copies a sampler, with its current state, into a slot of the sieve, and replaces the sampler
-/// that was there. NULL empties the slot. There are LLAMA_SIEVE_MAX_SAMPLERS slots, numbered from
-/// 0. The copy runs only as the stage LLAMA_SIEVE_STAGE_SAMPLER + slot, where
-///    llama_sieve_set_stages places it. It accepts every token that the sieve accepts, is reset by
-///    llama_sieve_reset, and is cloned with the sieve.
+/// that was there. NULL empties the slot. The LLAMA_SIEVE_MAX_SAMPLERS slots are numbered from 0
+/// on. The copy runs only as the stage LLAMA_SIEVE_STAGE_SAMPLER + slot, where
+/// llama_sieve_set_stages places it. It accepts every token that the sieve accepts, is reset by
+/// llama_sieve_reset, and is cloned with the sieve.
 ///
 /// The caller still owns the sampler, which is not changed: free it at once, or let it accept the
 /// same tokens, so that llama_sieve_ban_rewind returns the number for the sieve as well. It must be

@@ -97,8 +97,8 @@ fn is_only(all: &[u32], place: Option<usize>) -> bool {
 const INTEGER: u8 = b'i';
 const VECTOR: u8 = b'f';
 
-/// Returns the position among all arguments of the one that has the index `number` among those of
-/// its kind.
+/// Returns the position in `list`, counted over arguments of all kinds, of the argument of the kind
+/// `kind` that has the index `number` among those of its kind.
 fn place_among_all(list: &[u8], kind: u8, number: usize) -> Option<usize> {
     let mut of_kind = (0..).zip(list).filter(|(_, other)| **other == kind);
     of_kind.nth(number).map(|(place, _)| place)
@@ -143,8 +143,8 @@ impl Changing {
         }
     }
 
-    /// Returns the index, in [`Registers`], of the argument that has the index `number` among those
-    /// of its kind in the list numbered `list`.
+    /// Returns the index in [`Registers`] of an argument in the list numbered `list`: the one of
+    /// the kind `kind` that has the index `number` among those of its kind.
     fn place(self, list: usize, kind: u8, number: usize) -> Option<usize> {
         match cfg!(windows) {
             true => place_among_all(self.arguments(list), kind, number),

@@ -26,8 +26,8 @@ fn free() -> Free {
     free_of(&host).expect("it has one")
 }
 
-/// Compares the sampler that a host makes with the arguments `theirs` with the one that this
-/// library makes with `ours`.
+/// Returns the outcome of comparing a host's sampler, made from the arguments `theirs`, and this
+/// library's, made from `ours`.
 fn outcome(theirs: &Arguments, ours: &Arguments) -> Outcome {
     mock_host::install();
     // SAFETY: the vocabulary is the mock host's; each sampler is freed once.

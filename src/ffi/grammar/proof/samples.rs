@@ -22,7 +22,7 @@ const LONGEST: usize = 32;
 
 /// The maximum number of tokens with a text of several characters.
 const MOST_LONG: usize = 64;
-/// Of the bytes with which a token may begin that ends within a character or continues one, one in
+/// Tokens that end within a character or continue one are chosen by their first byte: one byte in
 /// this many is represented by such a token. The lead bytes of [`CHARACTERS`] always are.
 const ONE_PART_IN: usize = 3;
 /// The maximum number of tokens of each other kind.
