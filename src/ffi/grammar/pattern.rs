@@ -39,7 +39,8 @@ const _: () = assert!(LLAMA_SIEVE_CHOICE_MAX_VALUES == limits::MAX_CHOICES);
 /// lazy repetitions match the same texts, and groups capture nothing. The whole text must match,
 /// with or without ^ and $. An anchor elsewhere, a word boundary (\b), the beginning or end of a
 /// line ((?m)^), look-ahead, look-behind and back references are refused, and the error names them.
-/// Texts are UTF-8: a pattern that matches other bytes is refused. `flags` is 0.
+/// Patterns and texts are UTF-8: a pattern that is not UTF-8, or that matches other bytes, is
+/// refused. `flags` is 0.
 ///
 /// The sampler is a grammar: except for the notation it behaves as that of
 /// llama_sieve_init_grammar, llama_sieve_grammar_mask and the like accept it, and its limits are
