@@ -173,7 +173,7 @@ impl States {
         let Some(repeat) = grammar.rules.repeats.get(repeat as usize) else {
             return Ok(());
         };
-        let (sequence, mut min, max) = self.told_of(grammar, edge.sequence);
+        let (sequence, mut min, max) = self.counts_of(grammar, edge.sequence);
         let may_be_empty = grammar.rules.may_be_empty(repeat.item);
         if may_be_empty {
             // The required rounds can all be empty.
@@ -213,7 +213,7 @@ impl States {
         let Some(list) = grammar.rules.unordered.get(list as usize) else {
             return Ok(());
         };
-        let (sequence, position, _) = self.told_of(grammar, edge.sequence);
+        let (sequence, position, _) = self.counts_of(grammar, edge.sequence);
         let mut position = self.position(position).clone();
         if list.may_end(&position) {
             self.enter(rest, edge.below)?;
@@ -247,7 +247,7 @@ impl States {
         let mut edges = self.edges(state).to_vec();
         self.spend(edges.len())?;
         for edge in &mut edges {
-            let (sequence, position, _) = self.told_of(grammar, edge.sequence);
+            let (sequence, position, _) = self.counts_of(grammar, edge.sequence);
             let mut position = self.position(position).clone();
             position.add(item as usize);
             let number = self.position_number(&position);

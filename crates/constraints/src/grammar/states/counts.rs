@@ -86,7 +86,7 @@ impl States {
 
     /// Returns an edge as a member of a set of stacks, for the identity of the set.
     pub(super) fn member(&self, grammar: &Compiled, edge: Edge) -> (u32, (u32, u32), Identity) {
-        let (sequence, min, max) = self.told_of(grammar, edge.sequence);
+        let (sequence, min, max) = self.counts_of(grammar, edge.sequence);
         let below = self.identities[edge.below as usize];
         if is_list(grammar, sequence)
             && let Some(at) = min.checked_sub(1)
@@ -101,7 +101,7 @@ impl States {
 
     /// Returns the number in these tables for a counted sequence of other tables.
     pub(super) fn counted_from(&mut self, grammar: &Compiled, other: &Self, sequence: u32) -> u32 {
-        let (sequence, mut min, max) = other.told_of(grammar, sequence);
+        let (sequence, mut min, max) = other.counts_of(grammar, sequence);
         if is_list(grammar, sequence) {
             min = self.position_number(other.position(min));
         }
@@ -111,7 +111,7 @@ impl States {
     /// Returns the grammar's sequence for a number, and the minimum and maximum number of remaining
     /// rounds of the repetition that it begins with; or the number of the position in the unordered
     /// list that it begins with, and zero; zeros if it begins with neither.
-    pub(super) fn told_of(&self, grammar: &Compiled, sequence: u32) -> Counts {
+    pub(super) fn counts_of(&self, grammar: &Compiled, sequence: u32) -> Counts {
         let n = grammar.rules.sequences.len();
         if let Some(number) = (sequence as usize).checked_sub(n) {
             return self.counted.all[number];
@@ -169,7 +169,7 @@ impl States {
         let mut counted: Vec<_> = edges
             .drain(split..)
             .map(|edge| {
-                let (sequence, min, max) = self.told_of(grammar, edge.sequence);
+                let (sequence, min, max) = self.counts_of(grammar, edge.sequence);
                 (sequence, edge.below, min, max)
             })
             .collect();

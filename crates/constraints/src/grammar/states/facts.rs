@@ -164,7 +164,7 @@ impl States {
             _ => &[item],
         };
         let is_round = alternatives.len() <= FEW && alternatives.contains(&edge.sequence);
-        let (sequence, min, max) = self.told_of(grammar, below.sequence);
+        let (sequence, min, max) = self.counts_of(grammar, below.sequence);
         (is_round && !self.may_end(edge.below)).then_some(Rounds {
             class: edge.sequence,
             repetition: Edge { sequence, ..below },
