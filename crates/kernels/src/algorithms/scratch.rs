@@ -46,15 +46,16 @@ impl<T> Clone for Scratch<T> {
     fn clone_from(&mut self, _source: &Self) {}
 }
 
-/// Buffers that can make room for the most memory that any array of `n` candidates needs. Their
-/// contents are lost. Memory that is never written to costs nothing.
+/// Buffers whose memory can be reserved in advance: as much as any array of `n` candidates may
+/// need. Reserving may discard their contents. Reserved pages that are never written to take no
+/// physical memory.
 pub trait Room {
-    /// Makes room for `n` candidates.
+    /// Reserves memory for `n` candidates.
     fn warm_up(&mut self, n: usize);
 }
 
-/// The room in addition to `n`, for the register that a kernel may write past the end, and for the
-/// heaps and samples of small arrays.
+/// The number of elements that are reserved in addition to `n`: for the register that a kernel may
+/// write past the end, and for the heaps and samples of small arrays.
 pub const BESIDE: usize = 128;
 
 impl<T> Room for Vec<T> {
@@ -70,8 +71,8 @@ impl<T: Room, const N: usize> Room for [T; N] {
     }
 }
 
-/// Implements [`Room`] for a struct by the implementations of its fields. Fields after a semicolon
-/// use [`room_to_write_over`].
+/// Implements [`Room`] for a struct by reserving memory in each of its fields. Fields after a
+/// semicolon use [`room_to_write_over`].
 #[doc(hidden)]
 #[macro_export]
 macro_rules! room {
@@ -86,8 +87,8 @@ macro_rules! room {
 }
 pub use room;
 
-/// Makes room for `n` values that will be overwritten. Keeps the old values: clearing them would
-/// mean filling the buffer again first, which is an extra pass.
+/// Reserves memory for `n` values that will be overwritten. Keeps the old values: a cleared buffer
+/// would first have to be filled again, which is an extra pass.
 pub fn room_to_write_over<T>(buffer: &mut Vec<T>, n: usize) {
     buffer.reserve((n + BESIDE).saturating_sub(buffer.len()));
 }

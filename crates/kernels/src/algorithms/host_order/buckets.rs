@@ -1,6 +1,6 @@
-//! The bucket sort with which the built-ins begin a sort of more than 128 largest candidates: all
-//! candidates are distributed over 128 buckets by their logits, in array order, and only the
-//! buckets of the largest are sorted.
+//! The bucket sort with which the built-ins begin if they sort the `k` largest candidates for a `k`
+//! above 128: all candidates are distributed over 128 buckets by their logits, in array order, and
+//! only the buckets of the largest are sorted.
 
 use super::item::{Item, item};
 use crate::algorithms::scratch::room;
@@ -13,12 +13,12 @@ pub(super) const COUNT: usize = 128;
 /// The number of buckets per unit of the logit: they divide the range from -10 to 10.
 const SCALE: f32 = COUNT as f32 / 20.0;
 const ZERO: f32 = 10.0 * SCALE;
-/// The number of logits that are compared at once.
+/// The number of logits whose buckets are compared at once.
 const LOOK: usize = 32;
 /// The least float that does not fit the host's `int`.
 const INT_LIMIT: f32 = 2_147_483_648.0;
 
-/// True if a logit is so large that the number of its bucket does not fit an `int`.
+/// Returns true if a logit is so large that the number of its bucket does not fit an `int`.
 ///
 /// On x86-64 the conversion then gives the smallest `int`, and the logit gets into the lowest
 /// bucket. An infinite logit, by which another sampler forces a token, is then sorted last.
@@ -56,13 +56,13 @@ fn number_by(logit: f32, fused: bool) -> u8 {
     let number = if fits && exact > 0.0 { exact } else { 0.0 };
     const LAST: f32 = (COUNT - 1) as f32;
     let number = if number < LAST { number } else { LAST };
-    // SAFETY: it is between 0 and `LAST`. A checked conversion would take the lanes of a vector
-    // register one by one.
+    // SAFETY: `number` is between 0 and `LAST`. A checked conversion would take the lanes of a
+    // vector register one by one.
     unsafe { number.to_int_unchecked::<i32>() as u8 }
 }
 
 dispatched! {
-    /// Writes the buckets of logits.
+    /// Writes the number of each logit's bucket into `to`.
     fn write_numbers(logits: &[f32], to: &mut [u8], fused: bool) => write_numbers_on;
 }
 
@@ -80,8 +80,8 @@ pub(super) fn least(bucket: usize) -> f32 {
     if bucket == 0 {
         return f32::NEG_INFINITY;
     }
-    // Even with rounding, the number never falls as the logit rises, so bisection finds the least
-    // logit.
+    // Even with rounding, the bucket's number never falls as the logit rises, so bisection finds
+    // the least logit.
     let fused = fuses(Fused::Bucket);
     let (mut below, mut from) = (-16.0f32, 16.0f32);
     while below.next_up() < from {
@@ -111,8 +111,8 @@ impl Buckets {
     pub(super) fn count(&mut self, logits: &[f32]) {
         self.numbers.resize(logits.len(), 0);
         write_numbers(logits, &mut self.numbers, fuses(Fused::Bucket));
-        // Four tables, since neighbours often share a bucket, and reading a count that was just
-        // written is slow.
+        // Four tables, since adjacent logits often share a bucket, and reading a count that was
+        // just written is slow.
         let mut counts = [[0u32; COUNT]; 4];
         let fours = self.numbers.chunks_exact(4);
         for &n in fours.remainder() {
@@ -169,7 +169,7 @@ impl Buckets {
 
     /// Implements `deal`. Inlined, so that dealing all buckets needs no comparison.
     #[inline(always)]
-    // In bounds: numbers are below `COUNT`; places follow from the counts.
+    // In bounds: bucket numbers are below `COUNT`; places are below the sum of the counts.
     fn deal_from(
         &self,
         logits: &[f32],
@@ -192,7 +192,7 @@ impl Buckets {
         let numbers = self.numbers.chunks(LOOK).zip((0..).step_by(LOOK));
         for (numbers, start) in numbers {
             // Usually no logit of the chunk is wanted. The search for the largest number is
-            // vectorized, which one for the first wanted number would not be.
+            // vectorized, while a search for the first wanted number would not be.
             let highest = numbers.iter().fold(0, |highest: u8, &n| highest.max(n));
             if usize::from(highest) < lowest {
                 continue;

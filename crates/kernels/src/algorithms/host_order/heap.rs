@@ -1,9 +1,10 @@
 //! Replays the heap functions of the C++ libraries on [`Item`]s.
 //!
 //! `std::partial_sort` makes a heap of the first k items, whose root is the item that comes last.
-//! It replaces the root by each later item that comes before it, and sorts the heap. Every step
+//! It replaces the root with each later item that comes before it, and sorts the heap. Every step
 //! affects which of several equal items it keeps, and in what order, so all steps are replayed
-//! here. libstdc++ and libc++ differ in one point: which of two equal children moves up (`LEFT`).
+//! here. libstdc++ and libc++ differ in which of two equal children moves up (`LEFT`). From LLVM 22
+//! on, libc++ also makes heaps of numbers differently ([`make_heap_of_numbers`]).
 
 use super::item::{Item, above, item, key};
 use crate::host_profile::HostProfile;
@@ -24,7 +25,7 @@ pub(super) fn make_heap<const LEFT: bool>(items: &mut [Item]) {
 }
 
 /// Makes a heap of `items` as libc++ from LLVM 22 on does for numbers: if the last item has no
-/// sibling, it is inserted at the end.
+/// sibling, it is inserted after a heap has been made of the others.
 pub(super) fn make_heap_of_numbers(items: &mut [Item]) {
     let n = items.len();
     let paired = n - usize::from(n > 0 && n.is_multiple_of(2));
@@ -36,7 +37,7 @@ pub(super) fn make_heap_of_numbers(items: &mut [Item]) {
     }
 }
 
-/// Replaces the root of a heap by `item`, if that comes before it.
+/// Replaces the root of a heap with `item`, if `item` comes before the root.
 #[inline]
 pub(super) fn offer<const LEFT: bool>(heap: &mut [Item], item: Item) {
     offer_and::<LEFT, false>(heap, item);
@@ -53,7 +54,8 @@ fn offer_and<const LEFT: bool, const FORESEEN: bool>(heap: &mut [Item], item: It
 ///
 /// In random order the heap changes about `k ln(n / k)` times, and only for a logit above that of
 /// its root. So most of the array is only compared with the root, in vector registers. In a rising
-/// array it changes all the time, so each register is compared with the current root.
+/// array the heap changes all the time, so each pair of registers is compared with the current
+/// root.
 pub(super) fn offer_all<const LEFT: bool>(heap: &mut [Item], data: &[TokenData], start: usize) {
     dispatch(OfferAll::<LEFT> { heap, data, start });
 }
@@ -73,7 +75,8 @@ impl<const LEFT: bool> Kernel for OfferAll<'_, LEFT> {
 }
 
 #[inline(always)]
-// In bounds: a pair has twice the lanes, as many as bits are set in.
+// In bounds: a pair has twice as many candidates as a register has lanes, and a bit for each may be
+// set.
 fn offer_all_on<V: Vector, const LEFT: bool>(
     v: V,
     heap: &mut [Item],
@@ -156,7 +159,7 @@ fn sort_heap_of_equals(heap: &mut [Item]) {
     }
     for len in (1..heap.len()).rev() {
         if (next - 2) / 2 == len {
-            // The last item of the heap is also that of the spine.
+            // The last item of the heap is also the last of the spine.
             next = len;
             end -= 1;
             heap[len] = queue[end % QUEUE];
@@ -201,7 +204,8 @@ fn all_equal(items: &[Item]) -> bool {
     items.iter().all(|&item| key(item) == first)
 }
 
-/// True if most items are equal to the root, as in an array in which most candidates are masked.
+/// Returns true if most items are equal to the root, as in an array in which most candidates are
+/// masked.
 fn are_mostly_equal(heap: &[Item]) -> bool {
     const SAMPLE: usize = 64;
     let root = heap.first().map_or(0, |&root| key(root));
@@ -218,8 +222,8 @@ fn are_mostly_equal(heap: &[Item]) -> bool {
 /// children to the right one, or to the left one if `LEFT`. Then moves `item` up from there, past
 /// items that come before it.
 ///
-/// libc++ stops on its path down at the final position of `item`, or has it among the children. The
-/// item ends in the same place.
+/// On the way down, libc++ either stops at the final position of `item`, or still has `item` at the
+/// end of the heap, among the children. The item ends in the same place.
 ///
 /// With `FORESEEN` it uses branches, since the choice of the child is predictable.
 #[inline]
@@ -251,7 +255,7 @@ fn sift<const LEFT: bool, const FORESEEN: bool>(heap: &mut [Item], top: usize, i
 
 /// Moves `item` up from the hole, past items that come before it, at most to `top`.
 #[inline(always)]
-// In bounds: a parent is above its child.
+// In bounds: a parent's index is below its child's.
 fn rise(heap: &mut [Item], top: usize, mut hole: usize, item: Item) {
     while hole > top {
         let parent = (hole - 1) / 2;

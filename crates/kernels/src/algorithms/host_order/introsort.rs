@@ -52,8 +52,8 @@ impl<W: Wanted> Kernel for Sort<'_, W> {
 }
 
 #[inline(always)]
-// In bounds: parts lie within the items; fewer wait than there are levels, at most 62 for 2^31
-// items.
+// In bounds: parts lie within the items; at most as many parts wait as there are levels, 62 for
+// 2^31 items.
 fn sort_on<V: Vector>(v: V, items: &mut [Item], wanted: &mut impl Wanted) {
     let mut waiting = [Part::default(); 64];
     let mut n_waiting = 0;
@@ -99,7 +99,7 @@ fn sort_on<V: Vector>(v: V, items: &mut [Item], wanted: &mut impl Wanted) {
     }
 }
 
-/// Sorts a part that is not partitioned further.
+/// Sorts a part that is not partitioned further, unless it is already in order.
 #[inline(always)]
 fn finish<V: Vector>(v: V, range: &mut [Item], part: Part) {
     if range.len() <= LEAF {
@@ -115,7 +115,7 @@ fn finish<V: Vector>(v: V, range: &mut [Item], part: Part) {
 /// descending order, as parts of sorted arrays are. Different keys have only one order. Returns
 /// true if it was such a range. Reads all items only if the first few are in order.
 #[inline(always)]
-// In bounds: there are more than `LEAF` items, of which `at` and `from` are places.
+// In bounds: there are more than `LEAF` items, and `at` and `from` are indices of them.
 fn settle_run(range: &mut [Item]) -> bool {
     const FEW: usize = 8;
     let n = range.len();
@@ -227,7 +227,8 @@ fn all_equal(range: &[Item], of: u32) -> bool {
 #[inline(always)]
 fn partition<V: Vector>(v: V, items: &mut [Item], places: Range<usize>, pivot: u32) -> usize {
     let (mut start, mut end) = (places.start, places.end);
-    // The blocks at both ends, and the stops in them that are not paired yet.
+    // The lengths of the blocks at both ends, and the items in these at which a search stops and
+    // that are not paired yet.
     let (mut left_len, mut right_len) = (0, 0);
     let (mut lefts, mut rights) = (0u64, 0u64);
     loop {
@@ -285,8 +286,8 @@ fn is_run(word: u64) -> bool {
     run & run.wrapping_add(1) == 0
 }
 
-/// Exchanges the i-th marked item from the left for the i-th from the right, as many as both sides
-/// have. The marks of each side are the set bits of a block that begins at some index. Clears the
+/// Exchanges the i-th marked item from the left for the i-th from the right, until one side has no
+/// more. The marks of each side are the set bits of a block that begins at some index. Clears the
 /// bits of exchanged items.
 #[inline(always)]
 // In bounds: both runs lie within the items.
@@ -310,8 +311,8 @@ fn exchange_runs(
     *rights &= !(first_bits(n) << (last + 1 - n));
 }
 
-/// Partitions at most one block, at whose ends the searches stop. Indices are counted from its
-/// start.
+/// Partitions at most one block of items; both searches stop at its ends. Returns the start of the
+/// second part. Indices are counted from the start of the block.
 #[inline(always)]
 // In bounds: the bits are those of `places`.
 fn partition_block<V: Vector>(v: V, items: &mut [Item], places: Range<usize>, pivot: u32) -> usize {
@@ -351,8 +352,8 @@ fn left_stops<V: Vector>(v: V, items: &[Item], places: Range<usize>, pivot: u32)
 }
 
 /// Returns a word, for at most a block of items at `places`, with a bit for each item at which the
-/// search from the right stops: an item that does not come after the pivot. No item is at the last
-/// possible index.
+/// search from the right stops: an item that does not come after the pivot. No item may have the
+/// index `u32::MAX`.
 #[inline(always)]
 fn right_stops<V: Vector>(v: V, items: &[Item], places: Range<usize>, pivot: u32) -> u64 {
     let n = places.len();
@@ -366,7 +367,7 @@ fn right_stops<V: Vector>(v: V, items: &[Item], places: Range<usize>, pivot: u32
 /// Compares a whole block around them if there is one: loops whose length changes from one part to
 /// the next cost more than the comparisons.
 #[inline(always)]
-// In bounds: `places` are some of the items'.
+// In bounds: `places` are indices of `items`.
 fn at_least_of<V: Vector>(v: V, items: &[Item], places: Range<usize>, least: u64) -> u64 {
     let n = places.len();
     // The block that begins with these items, or the last one of the array.
@@ -377,7 +378,7 @@ fn at_least_of<V: Vector>(v: V, items: &[Item], places: Range<usize>, least: u64
     at_least(v, block, least) >> (places.start - start) & first_bits(n)
 }
 
-/// Returns a word whose lowest `n` bits are set; all of them if `n` exceeds their number.
+/// Returns a word whose lowest `n` bits are set. `n` is at most 64.
 #[inline(always)]
 fn first_bits(n: usize) -> u64 {
     u64::MAX.checked_shr((BLOCK - n) as u32).unwrap_or(0)
@@ -392,8 +393,8 @@ fn at_least<V: Vector>(v: V, items: &[Item], least: u64) -> u64 {
         true => 0,
         false => u64::from(v.ge_u64(rest, least)),
     };
-    // The last ones first: each is shifted into position by those before it, which the compiler
-    // does not vectorize.
+    // The last chunk first: the bits of each chunk are shifted into position by those of the chunks
+    // before it. The compiler does not vectorize that.
     for chunk in chunks.rev() {
         bits = bits << V::LANES | u64::from(v.ge_u64(chunk, least));
     }
@@ -414,7 +415,7 @@ fn last_bit(word: u64) -> usize {
 /// Sorts at most [`LEAF`] items stably: each moves to the index given by the number of items before
 /// it. All pairs are compared, which needs no branch and suits vector registers.
 #[inline(always)]
-// In bounds: the caller passes at most `LEAF` items; a rank is below their number.
+// In bounds: the caller passes at most `LEAF` items; a rank is below the number of items.
 fn sort_stably<V: Vector>(v: V, items: &mut [Item]) {
     let next = items.get(1..).unwrap_or_default();
     if all_pairs(items, next, |a, b| a <= b) {

@@ -19,13 +19,14 @@ pub fn place(item: Item) -> usize {
     item as u32 as usize
 }
 
-/// Returns the item of `x` at `place`. Larger numbers come first, NaN last.
+/// Returns the item of the logit `x` with the index `place`. Larger logits come first; NaN counts
+/// as minus infinity.
 #[inline(always)]
 pub fn item(x: f32, place: usize) -> Item {
     u64::from(descending_key(x)) << 32 | place as u64
 }
 
-/// Returns the least logit that comes before one with this key.
+/// Returns the least logit that comes before the logits with this key.
 pub(super) fn above(key: u32) -> f32 {
     logit_of(key).next_up()
 }
@@ -37,7 +38,8 @@ pub fn items_of(xs: &[f32], items: &mut Vec<Item>) {
 }
 
 dispatched! {
-    /// Writes the items of `xs`, whose indices begin at `first`, into `to`, which is as long.
+    /// Writes the items of `xs`, whose indices begin at `first`, into `to`, which must be as long
+    /// as `xs`.
     pub fn write_items(xs: &[f32], first: usize, to: &mut [Item]) => write_items_on;
 }
 
@@ -48,8 +50,8 @@ fn write_items_on<V: Vector>(_: V, xs: &[f32], first: usize, to: &mut [Item]) {
     }
 }
 
-/// Sorts the items at these indices stably. Returns true if they were already in order.
-// In bounds: the caller's indices are.
+/// Stably sorts the items at the indices `places`. Returns true if they were already in order.
+// In bounds: callers pass indices of `items`.
 pub(super) fn order<const N: usize>(items: &mut [Item], places: [usize; N]) -> bool {
     let mut of = places.map(|place| items[place]);
     of.sort_by_key(|&item| key(item));

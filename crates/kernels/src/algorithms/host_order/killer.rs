@@ -1,11 +1,12 @@
-//! Makes arrays on which the sort of Microsoft's library runs out of levels.
+//! Makes arrays on which the sort of Microsoft's library reaches its depth limit.
 
-/// The number of items that a level splits off from a range, nine items of which are compared.
+/// The number of items that each level splits off, if the pivot is the median of three medians of
+/// three items.
 const PER_LEVEL: usize = 4;
 
-/// Returns `n` numbers on which the sort runs out of levels. The heap sort that takes over gets the
-/// numbers equal to `n`: at least two thirds of 200 numbers, and a larger part of longer arrays.
-/// They may be replaced by any numbers that are not less.
+/// Returns `n` numbers on which the sort reaches its depth limit. The heap sort that takes over
+/// gets the numbers equal to `n`: at least two thirds of 200 numbers, and a larger part of longer
+/// arrays. They may be replaced by any numbers that are not less.
 ///
 /// Each level splits off the four least numbers that are left. Two are among the first three items
 /// that are compared, and two among the next three. So the greater of each two is the median of its

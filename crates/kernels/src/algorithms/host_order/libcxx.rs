@@ -26,7 +26,7 @@ pub(super) struct Scheme {
     /// The largest number of items in a range that is left to the insertion sort.
     leaf: usize,
     /// Partitions a range of more than `leaf` items. The second argument is the key of the pivot
-    /// before the range, if any: no item of the range comes before that one.
+    /// before the range, if any: no item of the range comes before that pivot.
     split: fn(&mut [Item], Option<u32>) -> Split,
     /// Sorts a range that has used up its levels.
     heap_sort: fn(&mut [Item]),
@@ -185,8 +185,8 @@ fn heap_sort(items: &mut [Item]) {
     heap::partial_sort_by::<true>(items, items.len());
 }
 
-/// Exchanges, within these indices, the i-th item from the left that belongs on the right with the
-/// i-th from the right that belongs on the left. Returns the start of the second part, and true if
+/// Exchanges, within `places`, the i-th item from the left that belongs on the right with the i-th
+/// from the right that belongs on the left. Returns the start of the second part, and true if
 /// nothing was exchanged. `follow` is the index of an item that belongs on the right, and is
 /// updated when that item moves.
 // In bounds: `i` and `j` stay within the indices.
@@ -250,7 +250,8 @@ fn split_around_middle(items: &mut [Item], _: Option<u32>) -> Split {
 
 /// Partitions as LLVM 17 and later does: the median of three items, or the median of three such
 /// medians in a range of more than 128, is moved to the front, and then between the parts. Items
-/// equal to it come after it, unless it is equal to the pivot before the range.
+/// equal to it come after it; but if it is equal to the pivot before the range, they come before
+/// it.
 // In bounds: there are more than `leaf` items.
 fn split_around_first(items: &mut [Item], before: Option<u32>) -> Split {
     const MANY: usize = 128;

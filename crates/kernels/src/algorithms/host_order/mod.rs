@@ -11,18 +11,19 @@
 //! the cut, does it replay the steps of the host's algorithms on the ranges that hold the tie. If a
 //! sample shows many ties, everything is replayed at once. The `k <= 128` largest are found by the
 //! host's own algorithm, a heap, if ties are met or expected among them, if the array looks sorted,
-//! or if ranking would be slow. The heap changes so rarely that one pass against its root is then
-//! as quick as any other method.
+//! or if ranking would be slow. The heap then changes so rarely that one pass, which compares the
+//! candidates with its root, is as quick as any other method.
 //!
 //! - `replay`: the host's partial sort, as far as it is needed;
 //! - `introsort` and `heap`: the algorithms of libstdc++, on items of 8 bytes;
 //! - `libcxx` and `msvc`: the algorithms of libc++ and of Microsoft's library, where they differ;
-//! - `killer`: arrays on which Microsoft's sort runs out of levels;
-//! - `buckets`: the step that the built-ins perform before these;
+//! - `killer`: arrays on which Microsoft's sort reaches its depth limit;
+//! - `buckets`: the bucket sort with which the built-ins begin for a `k` above 128;
 //! - `ties`: the positions of ties.
 //!
-//! NaN counts as minus infinity. The profile says which library the host uses (see [`Sort`]). If
-//! its order of equal elements is not known, they keep input order.
+//! NaN counts as minus infinity. The host profile says which C++ library the host uses (see
+//! [`Sort`]). If that library's order of equal elements is not known, equal elements keep input
+//! order.
 
 mod buckets;
 mod heap;
@@ -53,20 +54,22 @@ pub use item::{Item, item, items_of, place, write_items};
 use replay::Replay;
 use ties::Ties;
 
-/// The largest number of candidates that the host finds with one heap over the whole array.
+/// The largest `k` for which the host finds the `k` largest candidates with one heap over the whole
+/// array.
 pub const HEAP: usize = 128;
 /// The length below which the host's sort of an array is replayed at once, without ranking.
 const RANKED: usize = 256;
-/// The number of candidates above which an array is searched for ties before it is ranked.
+/// The number of candidates above which a sample is searched for ties before any are ranked.
 const MANY: usize = 8192;
-/// The number of neighbours that are sampled together.
+/// The number of adjacent candidates in each group that is inspected for ties or for order.
 const GROUP: usize = 8;
-/// The divisor of the length that gives the least `k` for which the whole array is ranked.
+/// The divisor of the length that gives the smallest `k` for which the whole array is ranked.
 const LARGE_PART: usize = 8;
 /// The number of logits that are searched at once for the largest of a bucket.
 const CHUNK: usize = 1024;
 /// The number of leading candidates that are checked for descending order. If so many are in order,
-/// that is no coincidence. About 256 of the other candidates are compared with them.
+/// that is no coincidence. At most `LOOKED_AT * LOOKED_AT` of the other candidates are compared
+/// with the last of them.
 const LOOKED_AT: usize = 16;
 
 /// Returns true if ties keep input order.
@@ -83,9 +86,10 @@ pub struct HostOrder {
     ties: Ties,
     indices: Vec<u32>,
     top: Vec<TokenData>,
-    /// True if there were ties among the few largest candidates. It affects only the speed.
+    /// True if ties are expected among the few largest candidates: because the last array had some,
+    /// or because the caller expects them. Affects only the speed.
     tied: bool,
-    /// True if the few largest were found before.
+    /// True after the first call of [`top`](Self::top) for a `k` of at most [`HEAP`].
     began: bool,
 }
 
@@ -104,8 +108,8 @@ impl HostOrder {
         if k <= HEAP && !is_stable() {
             self.replay.items.clear();
             self.top.clear();
-            // Makes room for every method that a later array of this size may need. Not in the
-            // first call, since the system would have to provide all that memory.
+            // Reserves memory for every method that a later array of this size may need. Not in the
+            // first call, in which the system would have to provide all that memory.
             if std::mem::replace(&mut self.began, true) {
                 self.order.warm_up_for(data.len().max(HEAP), HEAP + 1);
                 self.replay.items.reserve(HEAP);
@@ -157,20 +161,21 @@ impl HostOrder {
         self.tied = tied;
     }
 
-    /// True if the few largest candidates of the last array had ties, so that ties are expected.
+    /// Returns true if ties are expected among the few largest candidates: because the last array
+    /// had some, or because [`expect_ties`](Self::expect_ties) was called with true.
     #[inline]
     pub fn found_ties(&self) -> bool {
         self.tied
     }
 
-    /// Sorts `data`, in place.
+    /// Sorts `data` in place, into the order of the host's sort.
     pub fn sort(&mut self, data: &mut [TokenData]) {
         self.sort_top(data, data.len());
     }
 
-    /// Moves the `k` largest of `data` to its beginning, as the host's partial sort leaves them.
-    /// The rest of `data` is then undefined.
-    // In bounds: `top` gives as many of `data` as there are, or fewer.
+    /// Moves the `k` largest of `data` to its beginning, in the order of the host's partial sort.
+    /// The rest of `data` is then unspecified.
+    // In bounds: `top` returns at most as many candidates as `data` has.
     pub fn sort_top(&mut self, data: &mut [TokenData], k: usize) {
         let k = k.min(data.len());
         if k > HEAP && k >= data.len() / LARGE_PART {
@@ -186,8 +191,9 @@ impl HostOrder {
     }
 
     /// Sorts as [`sort_top`](Self::sort_top) does, by ranking all of `data`, for a large `k`.
-    /// Returns false if that was not possible.
-    // In bounds: all of `data` was ranked, and there are `k` or more.
+    /// Returns false, with `data` unchanged, if ties keep input order or the largest logit
+    /// [`overflows`].
+    // In bounds: all of `data` was ranked, and it has at least `k` candidates.
     fn rank_top(&mut self, data: &mut [TokenData], k: usize) -> bool {
         if is_stable() {
             return false;
@@ -208,7 +214,7 @@ impl HostOrder {
                 .exchange(&self.ties, &self.logits, indices, sorted);
         }
         if column.plain && have_no_p(data) {
-            // In that case the candidates need not be copied first.
+            // Ids are indices and probabilities are 0, so the candidates need not be copied first.
             for ((candidate, &i), &logit) in data.iter_mut().zip(&*indices).zip(&*sorted) {
                 *candidate = TokenData::new(i as Token, logit);
             }
@@ -220,14 +226,15 @@ impl HostOrder {
         true
     }
 
-    /// Sorts `data` as [`sort`](Self::sort) does, by replaying the host's sort at once. For data
-    /// for which [`is_replayed`] returns true. The probabilities may be lost.
+    /// Sorts `data` as [`sort`](Self::sort) does, by replaying the host's sort at once.
+    /// [`is_replayed`] must return true for `data`. May set the probabilities to 0.
     pub fn replay(&mut self, data: &mut [TokenData]) {
         self.replay_in_place(data, data.len(), true);
     }
 
-    /// Moves the `k` largest of `data` to its beginning by replaying the host's sort. With
-    /// `loses_p` their probabilities may be lost, so that plain data need not be copied first.
+    /// Moves the `k` largest of `data` to its beginning by replaying the host's sort. If `loses_p`
+    /// is true, may set their probabilities to 0, so that plain data (see [`Column`]) need not be
+    /// copied first.
     fn replay_in_place(&mut self, data: &mut [TokenData], k: usize, loses_p: bool) {
         self.warm_up(data.len());
         if self.replay_top(data, k).plain && loses_p {
@@ -237,8 +244,8 @@ impl HostOrder {
         data[..k].copy_from_slice(sorted);
     }
 
-    /// Writes the candidates in the order of the items, without probabilities for plain data, which
-    /// need not be copied first.
+    /// Writes the candidates of plain data in the order of the items, with probabilities of 0. They
+    /// need not be copied first, since their ids are indices.
     // In bounds: the items are indices of the logits.
     fn write_replayed(&self, data: &mut [TokenData]) {
         for (candidate, &item) in data.iter_mut().zip(&self.replay.items) {
@@ -246,10 +253,10 @@ impl HostOrder {
         }
     }
 
-    /// Ranks all of `data` without changing it, if ids are indices and no logit is NaN. Then
-    /// [`ranking`](Self::ranking) holds the order and the logits. Returns false if that was not
-    /// possible. It is also impossible if the largest logit [`overflows`], since the order does not
-    /// begin with it.
+    /// Ranks all of `data` without changing it. Then [`ranking`](Self::ranking) holds the order and
+    /// the logits. Returns false if there are few candidates, if an id is not the candidate's
+    /// index, if a logit is NaN, or if the largest logit [`overflows`], since the order then does
+    /// not begin with it.
     pub fn rank_plain(&mut self, data: &[TokenData]) -> bool {
         let last_id = |last: &TokenData| usize::try_from(last.id) == Ok(data.len() - 1);
         // An array that an earlier sampler has cut is not worth checking.
@@ -260,9 +267,10 @@ impl HostOrder {
         column.plain && !overflows(column.max)
     }
 
-    /// Ranks all of `data` as [`rank`](Self::rank) does, with ties in any order:
-    /// [`settle_ranks`](Self::settle_ranks) then settles those that are read. `None` if that was
-    /// not possible: if the largest logit [`overflows`], or if there are few candidates.
+    /// Ranks all of `data` as [`rank`](Self::rank) does, but with ties in any order.
+    /// [`settle_ranks`](Self::settle_ranks) then puts the ties among the ranks that are read into
+    /// the host's order. Returns `None` if the largest logit [`overflows`], or if there are few
+    /// candidates.
     pub fn rank_loosely(&mut self, data: &[TokenData]) -> Option<Column> {
         if data.len() < RANKED {
             return None;
@@ -273,15 +281,17 @@ impl HostOrder {
         (!overflows(column.max)).then_some(column)
     }
 
-    /// Puts the ties that one of these ranks belongs to into the host's order.
-    // In bounds: they are ranks; no more are equal than there are.
+    /// Puts each group of tied candidates that includes one of `ranks` into the host's order, after
+    /// [`rank_loosely`](Self::rank_loosely).
+    // In bounds: `ranks` are ranks of the last ranking, and `equals` counts logits of it from
+    // `last` on.
     pub fn settle_ranks(&mut self, ranks: &[u32]) {
         let Some(last) = ranks.iter().max().map(|&last| last as usize) else {
             return;
         };
         let sorted = self.order.ranking().sorted();
         let least = sorted[last];
-        // The ranks after its run of equal logits do not matter.
+        // The ranks after the last one's run of equal logits do not matter.
         let equals = sorted[last..].iter().take_while(|&&x| x == least);
         let sorted = &sorted[..last + equals.count()];
         if is_stable() || !self.ties.find(sorted, false) {
@@ -301,8 +311,8 @@ impl HostOrder {
             .exchange(&self.ties, &self.logits, indices, sorted);
     }
 
-    /// Ranks all of `data`, whatever their ids. Then [`ranking`](Self::ranking) holds the order and
-    /// the logits, NaN as minus infinity.
+    /// Ranks all of `data` in the host's order, whatever the ids. Then [`ranking`](Self::ranking)
+    /// holds the order and the logits, with NaN as minus infinity.
     pub fn rank(&mut self, data: &[TokenData]) -> Column {
         self.warm_up(data.len());
         if is_replayed(data) {
@@ -342,7 +352,7 @@ impl HostOrder {
         column
     }
 
-    /// Returns the ranking that [`rank`](Self::rank) left.
+    /// Returns the last ranking, such as [`rank`](Self::rank) leaves.
     #[inline]
     pub fn ranking(&mut self) -> &mut Ranking {
         self.order.ranking()
@@ -358,9 +368,9 @@ impl HostOrder {
         &self.indices
     }
 
-    /// Returns the index of the `nth` of the logits equal to `logit`, in the order that the host's
-    /// sort of all `logits` gives. There must be more than [`HEAP`] logits; none is NaN, and none
-    /// [`overflows`].
+    /// Returns the index of the `nth` of the logits equal to `logit`, counted from 0, in the order
+    /// that the host's sort of all `logits` gives. There must be more than [`HEAP`] logits; none is
+    /// NaN, and none [`overflows`].
     pub fn place_of(&mut self, logits: &[f32], logit: f32, nth: usize) -> Option<usize> {
         if is_stable() {
             let mut equal = (0..logits.len()).filter(|&i| logits.get(i) == Some(&logit));
@@ -390,7 +400,7 @@ impl HostOrder {
     /// Returns the indices of the first `n` of `logits` and these logits, in the order that the
     /// host's sort of the `k` largest gives. None of the logits is NaN, none [`overflows`], and the
     /// `n`-th is `last`.
-    // In bounds: `n` logits are at or above the last of them.
+    // In bounds: at least `n` logits are at or above `last`.
     pub fn rank_first(
         &mut self,
         logits: &[f32],
@@ -414,7 +424,7 @@ impl HostOrder {
         (ranked, sorted)
     }
 
-    // In bounds: all of `data` was ranked: an index for each.
+    // In bounds: all of `data` was ranked, so there is one index of it for each candidate.
     fn take_ranked(&mut self, data: &[TokenData]) -> &[TokenData] {
         let indices = self.order.ranking().indices().iter();
         self.top.clear();
@@ -422,9 +432,9 @@ impl HostOrder {
         &self.top
     }
 
-    /// Ranks the `k` largest and the one after them, if that is quick.
+    /// Ranks the `k` largest candidates and the next one, if that is quick.
     fn rank_some(&mut self, data: &[TokenData], k: usize) -> Ranked {
-        // Ranking takes long if half of the candidates are equal.
+        // Ranking takes long if many candidates are equal.
         let replays = data.len() > MANY && looks_tied::<64>(data, 16)
             || k >= data.len() / LARGE_PART && looks_ordered(data);
         if replays {
@@ -458,7 +468,8 @@ impl HostOrder {
     }
 }
 
-/// Replaces the items of `heap`, which are the first candidates, by the largest of all.
+/// Replaces the items of `heap`, which are those of the first candidates, with those of the largest
+/// candidates of all, in order.
 fn select_by<const LEFT: bool>(heap: &mut [Item], data: &[TokenData]) {
     heap::make_heap::<LEFT>(heap);
     heap::offer_all::<LEFT>(heap, data, heap.len());
@@ -466,15 +477,16 @@ fn select_by<const LEFT: bool>(heap: &mut [Item], data: &[TokenData]) {
 }
 
 /// Returns the least logit of the bucket of `logit`; `None` for the lowest bucket. If `logit` is
-/// the last of more than [`HEAP`] wanted logits, those below its bucket do not affect their order.
+/// the last of more than [`HEAP`] wanted logits, no logit below that bucket affects the order of
+/// the wanted ones.
 pub fn least_of_bucket(logit: f32) -> Option<f32> {
     let bucket = usize::from(buckets::number(logit));
     (bucket > 0).then(|| buckets::least(bucket))
 }
 
-/// Returns true if the first [`LOOKED_AT`] candidates descend, and the others either do not exceed
-/// them, by a sample, or descend as well, as in a sorted array. A heap of the first candidates then
-/// hardly changes, while they would mislead a threshold from a sample.
+/// Returns true if the first [`LOOKED_AT`] candidates descend, and a sample of the others either
+/// does not exceed them or descends as well, as in a sorted array. A heap of the first candidates
+/// then hardly changes, while they would mislead a threshold from a sample.
 // In bounds: there are more than `LOOKED_AT`.
 fn leads(data: &[TokenData]) -> bool {
     if data.len() <= LOOKED_AT {
@@ -491,15 +503,15 @@ fn leads(data: &[TokenData]) -> bool {
     first.is_sorted_by(in_order) && (are_behind() || ordered_groups(data).falling >= MOST_GROUPS)
 }
 
-/// Returns true if the first logits have no more bits than half precision, f16 or bf16. Some of the
-/// largest are then usually equal.
+/// Returns true if the first logits have no more significant bits than half precision, f16 or bf16.
+/// Some of the largest are then usually equal.
 pub fn are_coarse(data: &[TokenData]) -> bool {
     const FINE: u32 = (1 << 13) - 1;
     let mut first = data.iter().take(LOOKED_AT);
     first.all(|c| c.logit.to_bits() & FINE == 0)
 }
 
-/// Returns true if two neighbours are equal.
+/// Returns true if the keys of two adjacent items are equal.
 pub fn any_equal(items: &[Item]) -> bool {
     let equal = |pair: &[Item]| matches!(pair, &[a, b] if key(a) == key(b));
     items.windows(2).any(equal)
@@ -509,13 +521,13 @@ pub fn any_equal(items: &[Item]) -> bool {
 enum Ranked {
     /// No two candidates are equal.
     Distinct,
-    /// Some candidates are equal. The last wanted one has this logit.
+    /// Some of the ranked candidates are equal. The `k`-th has this logit.
     Tied(f32),
     /// The candidates were not ranked.
     No,
 }
 
-/// Returns true if every probability is 0, as in an array that a host has made.
+/// Returns true if every probability is 0, as in an array that a host has just built.
 fn have_no_p(data: &[TokenData]) -> bool {
     let any_bit = |block: &[TokenData]| block.iter().fold(0, |bits, c| bits | c.p.to_bits()) != 0;
     !data.chunks(CHUNK).any(any_bit)
@@ -527,8 +539,8 @@ pub fn is_replayed(data: &[TokenData]) -> bool {
     !is_stable() && is_sooner()
 }
 
-/// Returns true if the host's sort of `data` is the fastest method: most candidates are in order,
-/// or equal to others.
+/// Returns true if replaying the host's sort of `data` is the fastest method: most candidates are
+/// in order, or equal to others.
 pub fn is_easy(data: &[TokenData]) -> bool {
     looks_tied::<512>(data, 256) || looks_ordered(data)
 }
@@ -545,19 +557,20 @@ fn looks_ordered(data: &[TokenData]) -> bool {
     groups.falling + groups.rising >= MOST_GROUPS
 }
 
-/// The number of groups of neighbours that are searched for an order.
+/// The number of groups of adjacent candidates that are checked for order.
 const GROUPS: usize = 64;
-/// The least number of groups in order that is no coincidence.
+/// The least number of groups in order for which an array counts as ordered.
 const MOST_GROUPS: usize = GROUPS / 4 * 3;
 
-/// The numbers of groups of neighbours that fall and that rise; 0 for a short array.
+/// The numbers of groups of adjacent candidates whose logits fall, and whose logits rise; both are
+/// 0 for a short array.
 #[derive(Default)]
 struct Ordered {
     falling: usize,
     rising: usize,
 }
 
-// In bounds: there are more candidates than `GROUP`; `start` is at most their number less that.
+// In bounds: there are more than `GROUP` candidates, and `start` is at most `data.len() - GROUP`.
 fn ordered_groups(data: &[TokenData]) -> Ordered {
     let mut ordered = Ordered::default();
     if data.len() < 4 * GROUPS * GROUP {
@@ -575,8 +588,9 @@ fn ordered_groups(data: &[TokenData]) -> Ordered {
     ordered
 }
 
-/// Returns true if in a sample of `SIZE` candidates more than `ties` are equal to another one.
-// In bounds: there are more candidates than `GROUP`; `start` is at most their number less that.
+/// Returns true if more than `ties` logits of a sorted sample of `SIZE` candidates equal the one
+/// before them. Returns false for fewer than `4 * SIZE` candidates.
+// In bounds: there are more than `GROUP` candidates, and `start` is at most `data.len() - GROUP`.
 fn looks_tied<const SIZE: usize>(data: &[TokenData], ties: usize) -> bool {
     if data.len() < 4 * SIZE {
         return false;

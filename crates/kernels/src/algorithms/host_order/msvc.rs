@@ -133,7 +133,7 @@ impl Sides<'_> {
     }
 
     /// Searches up for an item that comes before the pivot, and returns true if there is one. Items
-    /// equal to the pivot are swapped with the first item that comes after it.
+    /// equal to the pivot are swapped with the first item that comes after the pivot.
     fn misplaced_above(&mut self) -> bool {
         while let Some(&next) = self.range.get(self.seen.end) {
             match key(next).cmp(&self.pivot) {
@@ -150,7 +150,7 @@ impl Sides<'_> {
     }
 
     /// Searches down for an item that comes after the pivot, and returns true if there is one.
-    /// Items equal to the pivot are swapped with the last item that comes before it.
+    /// Items equal to the pivot are swapped with the last item that comes before the pivot.
     fn misplaced_below(&mut self) -> bool {
         while let Some(next) = self.seen.start.checked_sub(1) {
             match key(self.range[next]).cmp(&self.pivot) {
@@ -173,9 +173,9 @@ impl Sides<'_> {
         self.seen.end += 1;
     }
 
-    /// Moves the misplaced item of the lower side, whose other items are all in place, to the place
-    /// after the equal items. The last item that comes before the pivot takes its place, and the
-    /// last equal item takes the place of that one.
+    /// Moves the misplaced item of the lower side to the place after the equal items, if the upper
+    /// side has no misplaced item. The last item that comes before the pivot takes its place, and
+    /// the last equal item takes the place of that item.
     fn move_up(&mut self) {
         self.seen.start -= 1;
         self.equal.start -= 1;
@@ -184,9 +184,9 @@ impl Sides<'_> {
         self.range.swap(self.equal.start, self.equal.end);
     }
 
-    /// Moves the misplaced item of the upper side, whose other items are all in place, to the place
-    /// before the equal items. The first item that comes after the pivot takes its place, and the
-    /// first equal item takes the place of that one.
+    /// Moves the misplaced item of the upper side to the place before the equal items, if the lower
+    /// side has no misplaced item. The first item that comes after the pivot takes its place, and
+    /// the first equal item takes the place of that item.
     fn move_down(&mut self) {
         self.range.swap(self.seen.end, self.equal.end);
         self.range.swap(self.equal.end, self.equal.start);

@@ -111,8 +111,8 @@ impl Replay {
         self.sort_picked(last, k, None);
     }
 
-    /// Puts the tied candidates among the first of the `k` largest of `logits` into the items.
-    /// `least` is the last logit of these first ones.
+    /// Puts the `k` largest of `logits` into the items, at least down to the bucket of `least`. Of
+    /// those at or above `least`, at least the ones in `ties` are in the host's order.
     pub(super) fn tied(&mut self, logits: &[f32], k: usize, least: f32, ties: &Ties) {
         if k <= HEAP {
             return self.by_heap(logits, k);
@@ -178,7 +178,8 @@ impl Replay {
     }
 
     /// Sorts the buckets from `last` up, which hold the needed part of the `k` largest: only the
-    /// parts with `ties`, or everything. The bucket that contains the k-th is partially sorted.
+    /// parts with `ties`, or everything if `ties` is `None`. The bucket that contains the k-th is
+    /// partially sorted.
     // In bounds: the items are those of the buckets from `last` up.
     fn sort_buckets(&mut self, last: usize, k: usize, ties: Option<&Ties>) {
         let mut start = 0;
@@ -200,9 +201,9 @@ impl Replay {
         }
     }
 
-    /// Writes the indices of tied items into `ranked`, in order, and their logits, since zeros of
-    /// both signs are equal.
-    // In bounds: runs lie within the ranks, of which there are no fewer than items.
+    /// Writes the indices of tied items into `ranked`, in the host's order. For zeros, also writes
+    /// their logits into `sorted`, since zeros of both signs are equal.
+    // In bounds: runs lie within the ranks, and there are at least as many items as ranks.
     pub(super) fn exchange(
         &self,
         ties: &Ties,

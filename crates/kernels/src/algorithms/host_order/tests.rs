@@ -84,7 +84,7 @@ fn arrange(logits: &mut [f32], random: &mut Random) {
             0 => run.sort_by(f32::total_cmp),
             1 => run.sort_by(|a, b| b.total_cmp(a)),
             2 => {
-                // Ascending and descending by turns.
+                // The first half ascending, the second descending.
                 run.sort_by(f32::total_cmp);
                 let half = run.len() / 2;
                 run[half..].reverse();
@@ -115,8 +115,7 @@ fn sizes(random: &mut Random) -> usize {
     random.below(most)
 }
 
-/// Returns the number of random arrays that each test tries; LLAMA_SIEVE_TEST_SORTS sets another
-/// number.
+/// Returns the number of random arrays that each test tries: LLAMA_SIEVE_TEST_SORTS, or 5000.
 fn rounds() -> usize {
     let set = std::env::var("LLAMA_SIEVE_TEST_SORTS").ok();
     set.and_then(|n| n.parse().ok()).unwrap_or(5_000)
@@ -191,8 +190,8 @@ impl Wanted for Largest {
     }
 }
 
-/// With different numbers, no part that is passed on is larger than those left to the insertion
-/// sort.
+/// Checks that a heap sort gets as many numbers as intended. If all numbers differ, every other
+/// part that is passed on is at most as large as those left to the insertion sort.
 #[test]
 fn killers_of_msvc_leave_a_heap() {
     for (n, least) in [(128, 60), (200, 133), (1000, 800), (4097, 3500)] {
@@ -218,7 +217,7 @@ fn reference_places(logits: &[f32], k: usize) -> Vec<u32> {
     places_by(logits, k, reference::std_sort, reference::std_partial_sort)
 }
 
-/// Returns the order that the built-ins' partial sort leaves by these sorts.
+/// Returns the order that the built-ins' partial sort leaves if it uses `sort` and `partial_sort`.
 fn places_by(
     logits: &[f32],
     k: usize,
@@ -327,8 +326,8 @@ fn ties_among_what_is_ranked_are_settled() {
     }
 }
 
-/// The last candidate that is kept may be tied with the first that is not, and may be the last of
-/// its bucket.
+/// Checks a cut after the last candidate of a bucket. Ranking counts that candidate as tied, since
+/// the first that is not kept could be equal to it.
 #[test]
 #[cfg_attr(miri, ignore = "calls C++")]
 fn a_cut_between_two_buckets() {
@@ -355,8 +354,8 @@ fn buckets_begin_at_their_least_logit() {
     assert_eq!(overflows(f32::INFINITY), cfg!(target_arch = "x86_64"));
 }
 
-/// Covers every branch with inputs that are small enough for Miri, and with a stable sort as the
-/// oracle for distinct logits.
+/// Checks the order of distinct logits against a stable sort, with inputs that are small enough for
+/// Miri.
 #[test]
 fn distinct_logits_have_one_order() {
     let mut random = Random(6);

@@ -14,7 +14,7 @@ const BITS: usize = u64::BITS as usize;
 pub(super) struct Ties {
     words: Vec<u64>,
     len: usize,
-    /// A bitmap of the ranks that are read.
+    /// A bitmap of the ranks that were passed to `keep_runs_of`.
     named: Vec<u64>,
 }
 
@@ -26,8 +26,8 @@ impl Room for Ties {
 }
 
 impl Ties {
-    /// Records the ties in descending logits, and returns true if there are any. With `cut`, the
-    /// last logit may be tied with one that is not among them.
+    /// Records the ties in descending logits, and returns true if there are any. If `cut` is true,
+    /// the last logit counts as tied, since it may equal a logit that is not in `sorted`.
     pub(super) fn find(&mut self, sorted: &[f32], cut: bool) -> bool {
         self.len = sorted.len();
         self.words.clear();
@@ -65,8 +65,8 @@ impl Ties {
         }
     }
 
-    /// Returns the next ranks from `start` on that have equal logits: two or more, or only the last
-    /// if it may be tied with one that is not among them.
+    /// Returns the next run of ranks with equal logits, from `start` on: two or more, or only the
+    /// last rank if [`find`](Self::find) was called with `cut`.
     pub(super) fn next_run(&self, start: usize) -> Option<Range<usize>> {
         let first = next_set(&self.words, start)?;
         Some(first..self.len.min(next_clear(&self.words, first) + 1))
@@ -118,7 +118,7 @@ fn next_clear(words: &[u64], start: usize) -> usize {
     usize::MAX - 1
 }
 
-/// Clears these bits.
+/// Clears the bits at the indices `bits`.
 fn clear(words: &mut [u64], bits: Range<usize>) {
     let first = bits.start / BITS;
     for (number, word) in words.iter_mut().enumerate().skip(first) {
@@ -159,8 +159,8 @@ impl Wanted for Tied<'_> {
             return true;
         }
         // One item may belong to a tie that begins in the part before this one, and another to a
-        // tie that continues in the next part. They are the first and the last of this part, and
-        // differ from all others.
+        // tie that continues in the next part. In order, they are the first and the last of this
+        // part, and differ from all others.
         if ranks.start > 0 && self.ties.is_set(ranks.start - 1) {
             bring(items, 0, |a, b| a < b);
         }

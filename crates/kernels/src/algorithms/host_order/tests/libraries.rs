@@ -64,7 +64,7 @@ fn compare(sorts: &Sorts, order: &mut HostOrder, keys: &[f32], k: usize) {
     });
 }
 
-/// Returns a number of items: sometimes one at which some library changes its algorithm.
+/// Returns a number of items, sometimes close to one at which some library changes its algorithm.
 fn size(random: &mut Random) -> usize {
     let around = random.pick(&[2, 5, 16, 23, 30, 32, 40, 64, 128, 256, 1000, 2048]);
     match random.below(4) {
@@ -73,8 +73,8 @@ fn size(random: &mut Random) -> usize {
     }
 }
 
-/// Returns keys on which a sort runs out of levels. Their last part, on which the heap sort takes
-/// over, is replaced by ties in random order.
+/// Returns `killer`, keys on which a sort reaches its depth limit, with the last part, which the
+/// heap sort gets, replaced by ties in random order.
 fn with_ties_at_the_end(killer: &[f32], random: &mut Random) -> Vec<f32> {
     let n = killer.len();
     let first_of_end = n / 2 + random.below(n / 4);
@@ -86,7 +86,8 @@ fn with_ties_at_the_end(killer: &[f32], random: &mut Random) -> Vec<f32> {
     tied.collect()
 }
 
-/// Tests all libraries in the folder that LLAMA_SIEVE_SORTS names.
+/// Compares the replayed sorts with those of every library in the folder that LLAMA_SIEVE_SORTS
+/// names.
 #[test]
 #[ignore = "ci/profiles gets the libraries and runs it"]
 fn sorted_as_other_libraries_do() {
@@ -100,7 +101,7 @@ fn sorted_as_other_libraries_do() {
             let most = random.pick(&[64, 300, keys.len()]).min(keys.len());
             compare(sorts, &mut order, &keys, random.below(most + 1));
         }
-        // The arrays made for each library are sorted by all of them.
+        // Every library sorts the arrays that are made against any of them.
         for n in [40, 64, 200, 1000, 4097] {
             let killers = libraries.iter().filter_map(|other| other.killer(n));
             let of_msvc = killer::of_msvc(n).into_iter().map(|x| -(x as f32));
