@@ -9,8 +9,8 @@
 //! distant outliers, a comparison sort is used instead.
 //!
 //! A few thousand elements are sorted with digits of 8 bits, whose counts take less time to clear
-//! and to add up. The logits of 1000 candidates take half the time of a comparison sort. Floats
-//! that were rounded to bf16 take one pass, whose digit is the upper half.
+//! and to add up. Ranking the logits of 1000 candidates then takes half the time of a comparison
+//! sort. Floats that were rounded to bf16 are sorted in one pass, by their upper halves.
 //!
 //! Per element, 24 bytes are read and 16 written sequentially; 8 are written and 4 read at
 //! scattered places.
@@ -57,7 +57,7 @@ const MANY_FOR_HALVES: usize = HALVES / 2;
 /// The number of elements up to which comparisons sort faster.
 pub(super) const FEW: usize = 256;
 
-/// Makes room without losing the last ranking.
+/// Reserves memory without losing the last ranking.
 impl Room for Ranking {
     fn warm_up(&mut self, n: usize) {
         room_to_write_over(&mut self.values, n);
@@ -66,8 +66,8 @@ impl Room for Ranking {
 }
 
 impl Ranking {
-    /// Makes room for the order of `n` floats, but not for their values, which the caller may have
-    /// in a buffer of its own.
+    /// Reserves memory for the order of `n` floats, but not for their values, which the caller may
+    /// have in a buffer of its own.
     fn reserve_order(&mut self, n: usize) {
         room_to_write_over(&mut self.once, n);
         room_to_write_over(&mut self.indices, n);
@@ -88,7 +88,7 @@ impl Ranking {
         column
     }
 
-    /// Sets the ranking to an order found elsewhere: `indices` of `xs`.
+    /// Sets the ranking of `xs` to an order found elsewhere: `indices`.
     // In bounds: the indices name elements of `xs`.
     pub fn set(&mut self, xs: &[f32], indices: impl Iterator<Item = u32>) {
         self.indices.clear();
@@ -126,8 +126,8 @@ impl Ranking {
         self.rank_between(xs, Some((indices, picked)), extremes(picked));
     }
 
-    /// Sorts `keys` of logits or similar numbers. All keys differ, and those of equal logits ascend
-    /// with the index.
+    /// Sorts `keys`, whose upper halves are the keys of logits or of similar numbers. All keys
+    /// differ, and keys with equal upper halves are already in ascending order.
     // In bounds: as many floats as keys were ranked.
     pub fn sort(&mut self, keys: &mut Vec<u64>) {
         // Keys are distinct, so an unstable sort has only one result.
@@ -152,7 +152,7 @@ impl Ranking {
         &self.indices
     }
 
-    /// Returns the floats that were ranked, in that order.
+    /// Returns the floats that were ranked, in descending order.
     #[inline]
     pub fn sorted(&self) -> &[f32] {
         &self.sorted
@@ -189,8 +189,8 @@ impl Ranking {
         }
     }
 
-    /// Sorts the indices of `picked` by VALUES^2 equal steps.
-    // In bounds: there is an index for each that was picked.
+    /// Sorts the indices of `picked` by steps, of which there are `VALUES * VALUES` of equal size.
+    // In bounds: there is an index for each picked float.
     fn rank_by_steps<const VALUES: usize, const ASKS: bool>(
         &mut self,
         picked: &[f32],
@@ -247,7 +247,7 @@ impl Ranking {
     }
 
     /// Sorts the indices by their steps.
-    // In bounds: digits are taken modulo `VALUES`; there are as many elements once as there are
+    // In bounds: digits are taken modulo `VALUES`; `once` has as many elements as there are
     // indices.
     fn distribute<const VALUES: usize, const ASKS: bool>(&mut self, name: impl Fn(usize) -> u32) {
         if self.counts.len() < 2 * VALUES {
@@ -313,13 +313,13 @@ impl Ranking {
 /// miss the first-level cache are slow when mixed with stores that hit it, as those to the counts
 /// do: without prefetching, 128,256 elements took 1.5 times as long.
 ///
-/// `digit` is taken modulo the number of digits.
+/// `digit` is taken modulo `DIGITS`.
 ///
 /// # Safety
 /// `places` holds the index at which the elements of each digit begin, made from counts of the
 /// digits of exactly these elements.
 #[inline(always)]
-// In bounds: taken modulo the number of digits.
+// In bounds: `digit` is taken modulo `DIGITS`.
 unsafe fn deal<T: Copy, const DIGITS: usize, const ASKS: bool>(
     places: &mut [u32; DIGITS],
     to: &mut [T],
@@ -335,8 +335,8 @@ unsafe fn deal<T: Copy, const DIGITS: usize, const ASKS: bool>(
         }
         let place = &mut places[digit(i) % DIGITS];
         let at = *place as usize;
-        // Advanced before the element is written: for all the compiler knows, that write might
-        // change it.
+        // The place is advanced before the element is written: for all the compiler knows, that
+        // write might change the place.
         *place += 1;
         debug_assert!(at < to.len());
         // SAFETY: the caller promises that no digit has more elements than were counted, and these
@@ -402,10 +402,10 @@ fn extremes(xs: &[f32]) -> Column {
     }
 }
 
-/// Sorts almost sorted floats by insertion. Gives up, and returns false, when that takes more steps
-/// than a full sort.
-// In bounds: `next_rise` gives a place, and there are as many indices as floats; `at` falls from
-// there, and is above 0 where 1 is subtracted.
+/// Sorts almost sorted floats, and their indices with them, in descending order by insertion. Gives
+/// up, and returns false, after about four moves per float, when a full sort is cheaper.
+// In bounds: `next_rise` returns an index or the length, and there are as many indices as floats;
+// `at` falls from there, and is above 0 where 1 is subtracted.
 fn mend(xs: &mut [f32], indices: &mut [u32]) -> bool {
     let mut left = 4 * xs.len();
     let mut i = 0;

@@ -3,8 +3,8 @@
 use crate::kernels::layout::SUM_BLOCK;
 
 /// Returns the index at which the running sum of `terms` reaches a share of their sum. `drawn`
-/// holds the sum and the drawn share. `sums` are the running sums at the end of each block, and may
-/// be longer.
+/// holds the sum and the drawn share. `sums` holds the running sum at the end of each block of
+/// [`SUM_BLOCK`] terms, and may have more elements than there are blocks.
 ///
 /// `exactly` returns the index by the operations of the built-in. It is called only if rounding
 /// could decide. Each of the built-in's two sums of n terms has a relative error of less than n *
@@ -31,7 +31,8 @@ pub fn choose<T>(
 }
 
 /// Returns the index at which the running sum of `terms` reaches `draw` times their sum, computed
-/// as by the built-in: with two `double` sums in order.
+/// as by the built-in: with two `double` sums in order. Returns the last index if the running sum
+/// never does.
 pub fn choose_in_order<T>(terms: &[T], term: impl Fn(&T) -> f32, draw: f64) -> usize {
     let doubles = || terms.iter().map(|t| f64::from(term(t)));
     let sum = doubles().fold(0.0f64, |sum, p| sum + p);

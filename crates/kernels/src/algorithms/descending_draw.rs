@@ -39,8 +39,8 @@ pub struct Descending<'a> {
 pub struct Drawn {
     /// The logit of the candidate.
     pub logit: f32,
-    /// The rank among the candidates with this logit, in the host's order. Excluded candidates are
-    /// counted.
+    /// The rank among the candidates with this logit, in the host's order and counted from 0.
+    /// Excluded candidates are counted.
     pub nth: usize,
     /// The number of candidates with this logit.
     pub of: usize,
@@ -70,10 +70,12 @@ struct Target {
 
 /// The most candidates that are ranked. More are narrowed first.
 const RANKED: usize = 2048;
-/// The size of the sample that finds a bracket. It consists of groups of [`NEIGHBOURS`].
+/// The size of the sample that finds a bracket. It consists of groups of [`NEIGHBOURS`] adjacent
+/// logits.
 const SAMPLE: usize = 256;
 const NEIGHBOURS: usize = 4;
-/// One round of narrowing leaves about one candidate in this many. There are at most [`ROUNDS`].
+/// One round of narrowing leaves about one candidate in this many. There are at most [`ROUNDS`]
+/// rounds.
 const PARTS: usize = 8;
 const ROUNDS: usize = 3;
 
@@ -165,7 +167,7 @@ impl DescendingDraw {
 enum Head {
     /// The draw falls on one of the largest candidates; `None` if rounding could decide.
     Here(Option<Drawn>),
-    /// The draw falls on a later one.
+    /// The draw falls on a candidate after these.
     Behind,
 }
 
@@ -227,8 +229,9 @@ fn bracket(
     (low, high, above)
 }
 
-/// Ranks `keys`, and finds where the sum of their exponentials after `base` reaches the target.
-// In bounds: there is an exponential for each key, and what is ranked are their places.
+/// Ranks `keys`, and finds the one at which `base` plus the running sum of their exponentials
+/// reaches the target. `None` if rounding could decide.
+// In bounds: there is an exponential for each key, and the ranked indices are those of the keys.
 fn rank(
     ranking: &mut Ranking,
     keys: &[f32],

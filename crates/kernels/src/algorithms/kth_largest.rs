@@ -11,8 +11,8 @@ use crate::kernels::sort_key::{descending_key, logit_of};
 /// The number is found by bisection over all `float`s.
 pub fn nearly_kth_largest(xs: &[f32], k: usize) -> Option<f32> {
     let count = |key: u32| count_at_least(xs, logit_of(key));
-    // Keys rise as numbers fall. Too few numbers reach that of `low`, and enough reach that of
-    // `high`.
+    // Keys rise as numbers fall. Too few of `xs` reach the number of the key `low`, and enough
+    // reach that of `high`.
     let mut low = descending_key(f32::INFINITY).wrapping_sub(1);
     let mut high = descending_key(f32::MIN);
     if count(high) < k {

@@ -1,17 +1,17 @@
 //! Bounds the threshold of top-n-sigma, without repeating the additions of the built-in.
 //!
 //! The built-in adds `float`s one by one. The error of its mean and its sum of squares is at most
-//! the sum of the roundings, each half a unit of the sum so far. A bound on these needs only the
-//! sums at the end of each block. Usually no logit lies between the bounds on the threshold, so its
-//! exact position does not matter. For 128,256 normally distributed logits the bounds are a few
-//! hundredths of a deviation apart, and by an estimate from the density about one logit lies
-//! between them. Such arrays need the exact sums.
+//! the sum of the roundings, each at most half a unit in the last place of the sum so far. A bound
+//! on these needs only the sums at the end of each block. Usually no logit lies between the bounds
+//! on the threshold, so its exact position does not matter. For 128,256 normally distributed logits
+//! the bounds are a few hundredths of a deviation apart, and by an estimate from the density about
+//! one logit lies between them. Such arrays need the exact sums.
 //!
 //! Masking reads 12 bytes per candidate twice and writes them once. The first pass keeps the
-//! largest of each group of neighbours, so only groups that reach the bounds are searched. The
-//! exact sums take one more read, which adds the squares while the certain candidates are masked.
-//! From `OPEN` logits on, the first pass also forms the sum of the logits, since more logits mean
-//! wider bounds and denser logits.
+//! largest logit of each group of adjacent candidates, so only groups that reach the bounds are
+//! searched. The exact sums take one more read, which adds the squares while the certain candidates
+//! are masked. From `OPEN` logits on, the first pass also forms the sum of the logits, since more
+//! logits mean wider bounds and denser logits.
 
 use super::scratch::Room;
 use crate::host_profile::{Fused, fuses};
@@ -34,8 +34,8 @@ const TINY: f64 = f32::MIN_POSITIVE as f64;
 /// The number of terms beyond which the bounds would not hold.
 const MOST: usize = 1 << 20;
 
-/// The number of logits from which it is more likely than not that one is undecided. The sum in
-/// order is then formed at once.
+/// The number of logits from which on it is more likely than not that at least one lies between the
+/// bounds. The sum in order is then formed at once.
 const OPEN: usize = 140_000;
 
 /// The floats between which the threshold lies.
@@ -100,7 +100,7 @@ impl SigmaBounds {
     }
 
     /// Masks the logits of a vocabulary as [`mask`](Self::mask) masks those of candidates. None of
-    /// them is NaN, `max` is the largest and finite, and `maxima` are the largest of each
+    /// them is NaN; `max` is the largest, and finite; `maxima` are the largest of each group of
     /// [`GROUP`].
     pub fn mask_logits(&mut self, logits: &mut [f32], maxima: &[f32], max: f32, n: f32) {
         let threshold = self.threshold_of(logits, maxima, max, n);
@@ -131,7 +131,8 @@ impl SigmaBounds {
         threshold(max, n, (squares / count).sqrt())
     }
 
-    /// Returns floats between which the threshold lies. `None` if a logit is masked or not finite.
+    /// Returns floats between which the threshold lies. `None` if a logit is masked, not finite or
+    /// very large, or if there is no logit or more than [`MOST`].
     fn take(&mut self, data: &[TokenData], n: f32) -> Option<Bounds> {
         if data.is_empty() || data.len() > MOST {
             return None;
@@ -143,18 +144,19 @@ impl SigmaBounds {
         Some(Bounds { sum, ..bounds })
     }
 
-    /// True if a logit is at or above `low` and below `high`.
+    /// Returns true if a logit is at or above `low` and below `high`.
     fn any_between(&self, data: &[TokenData], low: f32, high: f32) -> bool {
         let groups = data.chunks(GROUP).zip(&self.maxima);
         let mut reach = groups.filter(|&(_, &max)| max >= low);
         reach.any(|(group, _)| scan::any_between(group, low, high))
     }
 
-    /// Returns the floats between which the threshold is, from the sums of one pass.
+    /// Returns the floats between which the threshold is, from the sums of one pass. `None` if the
+    /// sums of the built-in may overflow.
     fn bounds(&self, len: usize, largest: f32, n: f32) -> Option<Bounds> {
         let (count, n, max) = (len as f64, f64::from(n), f64::from(largest));
         let &[sum, squares] = self.sums.last()?;
-        // With larger sums the built-in's may overflow.
+        // With larger sums, those of the built-in may overflow.
         if !squares.is_finite() || squares > 1e30 {
             return None;
         }
@@ -190,8 +192,8 @@ impl SigmaBounds {
         })
     }
 
-    /// Returns a bound on the roundings of the sum of squares: each is half a unit of a sum that is
-    /// not larger than the sum at the end of the block.
+    /// Returns a bound on the roundings of the sum of squares: each is at most half a unit in the
+    /// last place of a sum that is not larger than the sum at the end of the block.
     fn roundings(&self, len: usize, mean: f64, off: f64) -> f64 {
         let mut left = len;
         let mut total = 0.0;

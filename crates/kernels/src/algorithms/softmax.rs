@@ -91,8 +91,8 @@ impl Softmax {
     }
 
     /// Returns the index at which the running sum of the `p` reaches `draw` times `sum`, the result
-    /// of the last call. Where rounding could decide, `exactly` computes it by the operations of
-    /// the built-in.
+    /// of the last call. Where rounding could decide, `exactly` computes the index by the
+    /// operations of the built-in.
     pub fn choose(
         &self,
         data: &[TokenData],

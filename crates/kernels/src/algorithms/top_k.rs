@@ -2,8 +2,8 @@
 //!
 //! Each candidate becomes one 64-bit key: the logit, mapped to an integer that falls as the logit
 //! rises, in the upper half, and the index in the lower half. Sorting the keys as integers gives
-//! descending logits, with equal logits (and -0 and +0) in input order and NaN next to minus
-//! infinity, without a comparison of floats. Keys and results are in reused buffers.
+//! descending logits, with equal logits (and -0 and +0) in input order and NaN as minus infinity,
+//! without a comparison of floats. Keys and results are in reused buffers.
 //!
 //! For the top k, a sample gives a threshold that slightly more than k candidates pass. One pass of
 //! 12 bytes per candidate collects these, and they are sorted. The full order, or that of many
@@ -45,7 +45,7 @@ impl TopK {
     /// Returns the `k` largest of `data` in descending order; all of them if there are at most `k`.
     ///
     /// `data` must have at most 2^32 elements, since indices have 32 bits in the keys. Every
-    /// candidate array does, since token numbers have 31 bits.
+    /// candidate array does, since token ids have 31 bits.
     pub fn top(&mut self, data: &[TokenData], k: usize) -> &[TokenData] {
         if !self.rank(data, k) {
             self.collect_top(data, k);
@@ -53,13 +53,13 @@ impl TopK {
         self.first_ranked(data, k)
     }
 
-    /// Returns the `k` largest of `data` in descending order, if a sample makes that fast or the
-    /// array is short.
+    /// Returns the `k` largest of `data` in descending order, if that is quick: if a threshold
+    /// excludes most other candidates, or if `k` is an eighth of the array or more.
     pub fn top_quickly(&mut self, data: &[TokenData], k: usize) -> Option<&[TokenData]> {
         self.rank(data, k).then(|| self.first_ranked(data, k))
     }
 
-    /// Returns the first `k` of the last ranking.
+    /// Returns the first `k` candidates of the last ranking, which must be that of `data`.
     // In bounds: keys have the indices of the ranked data.
     pub fn first_ranked(&mut self, data: &[TokenData], k: usize) -> &[TokenData] {
         self.ranked.clear();
@@ -75,9 +75,9 @@ impl TopK {
         &mut self.ranking
     }
 
-    /// Makes room for the candidates that may pass a threshold for the `k` largest of `n`, whose
-    /// number differs between arrays, and for finding the threshold: from all logits if these are
-    /// bisected, otherwise from a sample.
+    /// Reserves memory for the candidates that may pass a threshold for the `k` largest of `n`,
+    /// since their number differs between arrays. Also reserves memory for finding the threshold:
+    /// for all logits if these are bisected, otherwise for a sample.
     pub(super) fn warm_up_for(&mut self, n: usize, k: usize) {
         let room = if n <= HALVED {
             n
@@ -103,8 +103,8 @@ impl TopK {
         self.sample.clear();
     }
 
-    /// Puts the keys of the `k` largest into `self.keys`, in order, and returns true, if that is
-    /// fast.
+    /// Puts the `k` largest into `self.keys`, in order, and returns true, if that is fast. The
+    /// lower halves are their indices; the upper halves may be 0.
     fn rank(&mut self, data: &[TokenData], k: usize) -> bool {
         self.clear();
         if std::mem::replace(&mut self.began, true) {
@@ -158,7 +158,7 @@ impl TopK {
     }
 
     /// Drops most of the collected candidates beyond the `k` largest: if an array rises and falls,
-    /// a sample may have few of its large ones.
+    /// a sample may contain few of its large logits.
     // In bounds: the collected indices are those of `data`.
     fn drop_collected(&mut self, data: &[TokenData], k: usize) {
         self.picked.clear();
@@ -170,8 +170,9 @@ impl TopK {
         }
     }
 
-    /// Ranks all candidates of a short array that are above nearly the `k`-th largest, found by
-    /// bisection. For 1000 candidates that takes a third of the time of a rising threshold.
+    /// Ranks the `k` largest candidates of a short array, by means of a logit near the `k`-th
+    /// largest, found by bisection. For 1000 candidates that takes a third of the time that a
+    /// rising threshold takes. Returns false if the array is long or `k` is too large a part of it.
     fn rank_above_kth(&mut self, data: &[TokenData], k: usize) -> bool {
         if k > data.len() / 8 || data.len() > HALVED {
             return false;
@@ -207,8 +208,9 @@ impl TopK {
     }
 
     /// Returns a logit that a few more than `k` candidates reach, estimated from a sample. `None`
-    /// if the array is too small for one, or `k` is too large a part of it.
-    // In bounds: `sampled` gives places that that many candidates follow.
+    /// if the array is too small for a sample, if `k` is too large a part of it, or if the estimate
+    /// is minus infinity.
+    // In bounds: `sampled` returns indices at which a whole group begins.
     fn threshold(&mut self, data: &[TokenData], k: usize) -> Option<f32> {
         // The smaller the sample, the lower the threshold must be to be safe.
         let taken = if k <= 128 || data.len() < 32 * 1024 {
@@ -257,8 +259,9 @@ impl TopK {
     }
 }
 
-/// Returns the places at which the groups of a sample of `n` candidates begin: each at a varying
-/// position within its part, so that periodic logits do not coincide with the sample.
+/// Returns the indices at which the groups of a sample of `n` candidates begin. Each group is at a
+/// varying position within its part of the array, so that periodic logits do not coincide with the
+/// sample.
 fn sampled(n: usize, groups: usize) -> impl Iterator<Item = usize> {
     let part = (n - SAMPLE_GROUP) / groups;
     (0..groups).map(move |i| {
@@ -275,10 +278,11 @@ const ROOM: usize = 4096;
 /// 1000 largest of 32,000.
 const SAMPLE: usize = 1024;
 
-/// The number of candidates from which a sample is taken.
+/// The least number of candidates from which a sample is taken. Shorter arrays are bisected.
 const HALVED: usize = 8 * SAMPLE;
 
-/// The number of neighbours that are sampled together. Fewer would touch as many cache lines.
+/// The number of adjacent candidates in each group of a sample. Fewer would touch as many cache
+/// lines.
 const SAMPLE_GROUP: usize = 16;
 
 #[cfg(test)]

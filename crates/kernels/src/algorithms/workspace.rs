@@ -45,8 +45,8 @@ impl Room for Workspace {
 }
 
 impl Workspace {
-    /// Makes room for `n` values. The buffer never shrinks, and keeps the old values if there is
-    /// room: zeroing would be an extra pass.
+    /// Sets the number of values to `n`. The buffer never shrinks, and keeps the old values if it
+    /// is large enough: zeroing would be an extra pass.
     #[inline]
     pub fn reserve(&mut self, n: usize) {
         self.len = n;
@@ -108,8 +108,8 @@ impl Workspace {
         sum
     }
 
-    /// Returns the entropy of the softmax of descending logits, with the roundings of a `float` sum
-    /// in their order. Probabilities of 0 add nothing.
+    /// Returns the entropy of the softmax of descending logits, with the roundings of `float` sums
+    /// in that order. Probabilities of 0 add nothing.
     ///
     /// Both sums end where the remaining terms are too small to change them. Reads 4 bytes per
     /// element and writes 4, once with an `exp` and once with a `ln`.
@@ -156,7 +156,8 @@ impl Workspace {
         entropy
     }
 
-    /// Computes the exponentials of the next few descending logits, and returns `sum` plus them.
+    /// Computes the exponentials of the next few descending logits from `done` on, and advances
+    /// `done`. Returns `sum` plus these exponentials.
     // In bounds: `done < logits.len()`, and as many values are reserved.
     fn exponentiate_next(&mut self, sum: f32, logits: &[f32], done: &mut usize) -> f32 {
         let end = logits.len().min(*done + CHUNK);
@@ -166,7 +167,7 @@ impl Workspace {
         exp_sum(sum, values, logits[0])
     }
 
-    /// Divides descending logits by `by`, which leaves the largest finite. Then computes
+    /// Divides descending logits by `by`; the largest quotient must be finite. Then computes
     /// `exp(logit - largest)` and the sum in `double`, as [`exponentiate_as_double`] does.
     ///
     /// [`exponentiate_as_double`]: Self::exponentiate_as_double
@@ -183,7 +184,7 @@ impl Workspace {
         sum
     }
 
-    /// Replaces the values, the largest of which is `largest`, by `exp(value - max)`, and returns
+    /// Replaces the values, the largest of which is `largest`, with `exp(value - max)`, and returns
     /// their sum, a `float`, as if added in order.
     pub fn exponentiate_values(&mut self, largest: f32, max: f32) -> f32 {
         exp_sum_by(
@@ -229,7 +230,7 @@ impl Workspace {
     /// order. Excluded candidates that are equal to the first one count 1 each.
     ///
     /// Reads 4 bytes per logit, and writes, reads and writes 4.
-    // In bounds: just reserved, for every token.
+    // In bounds: a value was just reserved for every token.
     pub fn exponentiate_without(&mut self, from: Descending<'_>, larger: &[TokenData]) -> f64 {
         self.reserve(from.logits.len());
         let values = &mut self.values[..from.logits.len()];
@@ -287,7 +288,7 @@ impl Workspace {
     }
 
     /// Returns the index at which the running sum of the values reaches `draw` times their sum, as
-    /// [`categorical::choose`] does. `sum` is the result of the last call.
+    /// [`categorical::choose`] does. `sum` is the sum in `double` that the last call returned.
     pub fn choose(&self, sum: f64, draw: f64, exactly: impl FnOnce(&[f32]) -> usize) -> usize {
         categorical::choose(
             self.values(),

@@ -36,8 +36,7 @@ fn floats_of_every_kind_are_ranked() {
     }
 }
 
-/// Ranks floats of many distributions. The sizes are those at which the algorithm changes, and one
-/// more or less.
+/// Ranks floats of many distributions. The sizes include some at which the algorithm changes.
 #[test]
 #[cfg_attr(miri, ignore = "minutes")]
 fn floats_spread_in_any_way_are_ranked() {

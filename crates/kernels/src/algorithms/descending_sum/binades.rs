@@ -52,7 +52,7 @@ pub(super) struct Binades {
 const FEW: usize = 2048;
 /// The size of the sample.
 const SIZE: usize = 512;
-/// The number of neighbours that are sampled together.
+/// The number of adjacent keys in each group of the sample.
 const GROUP: usize = 8;
 /// The index, in the descending sample, of the key down to which the head reaches at first.
 const HEAD: usize = 3;
@@ -60,7 +60,7 @@ const HEAD: usize = 3;
 const BESIDE: usize = 256;
 /// The number of keys that a pivot is chosen from.
 const PIVOTS: usize = 64;
-/// The largest number of steps, which is more than the powers of two that a sum can cross.
+/// The largest number of crossings that are computed, which is more than a sum usually has.
 const STEPS: usize = 64;
 
 /// A sum, and the least key whose term it includes.
@@ -70,9 +70,9 @@ struct Reached {
     bound: f32,
 }
 
-/// The range of keys in which a sum leaves its binade.
+/// The range of keys in which a sum is estimated to leave its binade.
 struct Bracket {
-    /// The key above which the sum stays in its binade.
+    /// The key down to which the sum stays in its binade.
     high: f32,
     /// A key at which the sum has left its binade.
     low: f32,
@@ -251,13 +251,14 @@ impl Binades {
         sum(0.0, &self.terms)
     }
 
-    /// Adds the terms of all keys from `low` to below the last key added.
+    /// Adds the terms of all keys from `low` to below `reached.bound`. `None` if too many terms are
+    /// half-way.
     fn add(&mut self, series: Series<'_>, reached: Reached, low: f32) -> Option<Added> {
         add_between(series, reached, low, &mut self.halfway)
     }
 
     /// Adds terms until the sum has crossed into the next binade, and perhaps some more. `left` is
-    /// about the sum of the remaining terms.
+    /// approximately the sum of the remaining terms.
     fn cross(&mut self, series: Series<'_>, from: Reached, left: f64) -> Option<Reached> {
         let mut reached = from;
         let Bracket { high, mut low, few } = self.bracket(series, reached, left);
@@ -292,8 +293,8 @@ impl Binades {
                 few: true,
             };
         }
-        // Scaled so that the sample adds up to the rest of the sum, which is known better than the
-        // sample gives it.
+        // Scaled so that the sample adds up to the rest of the sum, which is known more accurately
+        // than the sample gives it.
         let scale = if left > 0.0 {
             left / all
         } else {
@@ -325,7 +326,7 @@ impl Binades {
     }
 
     /// Adds copied terms up to a crossing, and some more. The copied terms are those of all keys
-    /// from `low` to below the last key added.
+    /// from `low` to below `from.bound`.
     fn narrow(&mut self, all: Series<'_>, from: Reached, low: f32) -> Option<Reached> {
         let (mut reached, mut low) = (from, low);
         while self.keys.len() > BESIDE {
@@ -385,9 +386,10 @@ impl Binades {
 
 /// The half width of the bracket, in standard deviations of the sample.
 const DEVIATIONS: f64 = 2.5;
-/// The number of sample keys above the bracket below which they are copied with it.
+/// If fewer keys of the sample than this are above the bracket, the keys above the bracket are
+/// copied with it.
 const ABOVE: usize = 32;
-/// The largest share of the remaining sum for which a variance is estimated.
+/// The share of the remaining sum above which the variance is estimated as if it were this.
 const SURE: f64 = 0.99;
 /// The error that rounding may add, relative to the sum of the sample's terms.
 const SLACK: f64 = 1e-4;
@@ -408,9 +410,9 @@ fn reaching(keys: &[f32], terms: &[f32], before: f32, until: f32) -> Option<Reac
     })
 }
 
-/// Adds the terms of all keys from `low` to below the last key added, as if in descending order.
+/// Adds the terms of all keys from `low` to below `reached.bound`, as if in descending order.
 /// `None` if too many terms are half-way.
-// In bounds: `tail` gives places of `keys`, of which there are as many as values: asserted there;
+// In bounds: `rounded_tail` returns indices of `keys`, and asserts that there are as many values;
 // no chunk is empty.
 fn add_between(
     series: Series<'_>,

@@ -1,9 +1,9 @@
 //! The sums of a softmax in descending order, without sorting the array.
 //!
 //! The built-ins that sort add the exponentials in descending order, one `float` after the other,
-//! and use the last bit of the sum; locally typical sampling adds up the entropy in that order,
-//! too. The module `binades` finds such a sum without the order, or the rank at which it reaches a
-//! number ([`DescendingCut`]).
+//! and the last bit of the sum affects their results; locally typical sampling adds up the entropy
+//! in that order, too. The module `binades` finds such a sum without the order, or the rank at
+//! which it reaches a number ([`DescendingCut`]).
 //!
 //! The module relies on `expf` being monotonic, which the tests check.
 //!
@@ -52,7 +52,7 @@ pub struct DescendingSum {
     logits: Vec<f32>,
     column: Column,
     outline: Outline,
-    /// The logit from which candidates are taken.
+    /// The logit at or above which candidates are taken.
     lowest: f32,
     /// The taken candidates, in the order of the array: their indices, then their logits and
     /// exponentials, and the approximate sum of the exponentials.
@@ -117,8 +117,8 @@ impl DescendingSum {
     }
 
     /// Returns the sum of the exponentials of the logits of a vocabulary, none of which is NaN, as
-    /// if added in descending order; `max` is the largest, and is finite. Reads 4 bytes per logit
-    /// and writes 4, where an array takes 12 and 4.
+    /// [`sum`](Self::sum) does. `max` is the largest logit; if it is not finite, the result is
+    /// `None`. Reads 4 bytes per logit and writes 4, where an array takes 12 and 4.
     pub fn sum_of_logits(&mut self, logits: &[f32], max: f32, beside: f32) -> Option<f32> {
         if logits.len() < SMALLEST || !max.is_finite() {
             return None;
@@ -214,7 +214,7 @@ impl DescendingSum {
         })
     }
 
-    /// Takes all candidates from this logit on.
+    /// Takes all candidates with logits at or above `lowest`.
     fn take_down_to(&mut self, lowest: f32) {
         self.lowest = lowest;
         self.indices.clear();
@@ -223,7 +223,7 @@ impl DescendingSum {
         self.exponentiate();
     }
 
-    /// Drops the taken candidates below this logit.
+    /// Drops the taken candidates with logits below `lowest`.
     // In bounds: the selected indices are those of taken candidates.
     fn drop_below(&mut self, lowest: f32) {
         if lowest <= self.lowest {
@@ -284,7 +284,7 @@ impl DescendingSum {
         self.try_entropy(sum)
     }
 
-    /// True if a probability is 0.
+    /// Returns true if a probability is 0.
     fn has_zero(&mut self, sum: f32) -> bool {
         // e^-103.97 and less is 0. Logits a little above that are checked one by one, with a margin
         // for the rounding of a large threshold.
@@ -366,6 +366,7 @@ impl DescendingSum {
     }
 
     /// Takes more candidates, until the rest have about the fraction `beside` of the probability.
+    /// Takes all if `beside` is below 0.001, or if it asks for no more than are already taken.
     pub fn take_more(&mut self, sum: f32, beside: f32) {
         let threshold = self.outline.threshold(self.column.max, beside);
         let lowest = if beside < 1e-3 || threshold >= self.lowest {
@@ -395,7 +396,8 @@ impl DescendingSum {
     }
 
     /// Returns the probabilities of the `n` largest candidates or more, descending, after
-    /// [`sum`](Self::sum) has returned `sum`. `None` if too many were not taken.
+    /// [`sum`](Self::sum) has returned `sum`. `None` if fewer than `n` candidates are large enough
+    /// to affect the sum.
     pub fn probabilities(&mut self, sum: f32, n: usize) -> Option<&[f32]> {
         let n = n.min(self.logits.len());
         if n > self.es.len() {
@@ -411,8 +413,8 @@ impl DescendingSum {
         Some(&self.ranked_ps)
     }
 
-    /// Returns a logit that all candidates with exponentials at or above `e` reach, perhaps some
-    /// more, and at least one.
+    /// Returns a logit that is reached by all candidates with exponentials at or above `e`, perhaps
+    /// by some more, and by at least one.
     fn lowest_of(&self, e: f32) -> f32 {
         let max = self.column.max;
         // More than the rounding errors of `ln` and of the difference to the largest logit.

@@ -92,7 +92,7 @@ impl Remainder {
 impl Larger {
     /// Returns the sum of the rounded terms, except the half-way ones, which are stored in
     /// `halfway`.
-    // In bounds: what is in doubt are places of `logits`.
+    // In bounds: the doubtful indices are those of `logits`.
     fn sum(&mut self, logits: &[f32], of: Rounded) -> f64 {
         self.doubtful.clear();
         self.halfway.clear();

@@ -22,11 +22,12 @@ room!(Outline: logits, es, terms);
 impl Outline {
     /// The number of logits in a sample.
     const SIZE: usize = 512;
-    /// The number of neighbours that are sampled together. Fewer would touch as many cache lines.
+    /// The number of adjacent candidates in each group of the sample. Fewer would touch as many
+    /// cache lines.
     const GROUP: usize = 16;
-    /// The number of candidates that a threshold aims to have above it.
+    /// The number of candidates that are to be above a threshold.
     const ABOVE: usize = 500;
-    /// The least number of a sample's logits above a threshold.
+    /// The least number of the sample's logits that are to be above a threshold.
     const HEAD: usize = 4;
 
     /// Takes a sample of logits. Returns the largest logit in it. There must be at least as many
@@ -69,8 +70,8 @@ impl Outline {
         highest_leaving(&self.logits, &self.es, left, head.min(max - 2.0))
     }
 
-    /// Returns a logit below `from`. The terms below it sum to the fraction `beside` of the sum
-    /// below `from`.
+    /// Returns a logit at or below `from`. The terms below it sum to at most about the fraction
+    /// `beside` of the sum below `from`.
     pub(super) fn lower(&mut self, from: f32, terms: Terms, beside: f32) -> f32 {
         terms.of(&self.es, &mut self.terms);
         let left = beside * sum_below(&self.logits, &self.terms, from);
@@ -114,9 +115,9 @@ impl NucleusSample {
     /// The number of values in a sample.
     pub const SIZE: usize = 1024;
 
-    /// Returns a logit below which the exponentials of `logits` sum to little less than `left_out`,
-    /// estimated from a sample. `max` is the largest logit. There must be at least as many logits
-    /// as the sample has.
+    /// Returns a logit below which the exponentials of `logits` sum to a little less than
+    /// `left_out`, estimated from a sample. `max` is the largest logit. There must be at least as
+    /// many logits as the sample has.
     pub fn threshold_of_logits(&mut self, logits: &[f32], max: f32, left_out: f32) -> f32 {
         take_groups(logits, Self::SIZE, Outline::GROUP, &mut self.logits);
         self.es.clear();
@@ -127,15 +128,16 @@ impl NucleusSample {
         highest_leaving(&self.logits, &self.es, 0.9 * left_out, largest)
     }
 
-    /// Returns the next logit below `logit` in the last sample; the least number if there is none.
+    /// Returns the next logit below `logit` in the last sample; [`f32::MIN`] if there is none.
     pub fn next_below(&self, logit: f32) -> f32 {
         let below = self.logits.iter().copied().filter(|&x| x < logit);
         below.fold(f32::MIN, f32::max)
     }
 }
 
-/// Copies `size` logits of `data`, which has at least as many, in groups of neighbours.
-// In bounds: there are at least `size` candidates; `start` is at most their number less `group`.
+/// Copies `size` logits of `data`, which has at least as many, in groups of `group` adjacent
+/// candidates.
+// In bounds: there are at least `size` candidates, and `start` is at most `data.len() - group`.
 fn take_logits(data: &[TokenData], size: usize, group: usize, to: &mut Vec<f32>) {
     let groups = size / group;
     to.clear();
@@ -145,8 +147,8 @@ fn take_logits(data: &[TokenData], size: usize, group: usize, to: &mut Vec<f32>)
     }
 }
 
-/// Copies `size` of the `values`, which are at least as many, in groups of neighbours.
-// In bounds: there are at least `size` values; `start` is at most their number less `group`.
+/// Copies `size` of the `values`, which are at least as many, in groups of `group` adjacent values.
+// In bounds: there are at least `size` values, and `start` is at most `values.len() - group`.
 pub(super) fn take_groups(values: &[f32], size: usize, group: usize, to: &mut Vec<f32>) {
     let groups = size / group;
     to.clear();

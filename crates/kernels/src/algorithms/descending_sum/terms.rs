@@ -19,7 +19,7 @@ pub(super) enum Terms {
 }
 
 impl Terms {
-    /// Writes the terms that follow from exponentials to `to`.
+    /// Computes the terms of candidates with the exponentials `es`, and writes them to `to`.
     // In bounds: a chunk has at most `CHUNK` terms.
     pub(super) fn of(self, es: &[f32], to: &mut Vec<f32>) {
         to.clear();

@@ -20,8 +20,8 @@ fn array(logits: impl Iterator<Item = f32>) -> Vec<TokenData> {
     data.collect()
 }
 
-/// The threshold lies between its bounds, which are within a hundredth of a deviation of each
-/// other.
+/// Checks that the threshold lies between its bounds, and that these are close to each other for
+/// logits as a model has them.
 #[test]
 fn the_threshold_lies_between_its_bounds() {
     let mut lcg = Lcg(5);

@@ -27,8 +27,8 @@ fn a_false_promise_of_order_costs_speed_alone() {
     }
 }
 
-/// A draw exactly on the border of two candidates is decided by the operations of the built-in. A
-/// draw well within a candidate is not.
+/// Checks that a draw exactly on the border between two candidates is decided by the operations of
+/// the built-in, and that a draw well within a candidate's share is not.
 #[test]
 fn a_draw_on_a_border_gives_way() {
     let mut work = Workspace::default();
