@@ -1,8 +1,8 @@
 //! Reads environment variables, unless they cannot be trusted.
 
-/// Returns the value of the variable; `None` if it is not set or empty. Also `None` in a program
-/// that runs with more rights than its user has (setuid, capabilities), since the user controls its
-/// environment.
+/// Returns the value of the variable; `None` if it is not set or empty. On Linux also `None` in a
+/// program that runs with more rights than its user has (setuid, capabilities), since the user
+/// controls its environment.
 pub fn variable(name: &str) -> Option<String> {
     if is_elevated() {
         return None;

@@ -54,7 +54,7 @@ impl Sort {
         }
     }
 
-    /// True if the left one of two equal children in a heap moves up first, as in libc++.
+    /// Returns true if the left one of two equal children in a heap moves up first, as in libc++.
     #[inline]
     pub const fn left_child_first(self) -> bool {
         matches!(self, Self::Libcxx14 | Self::Libcxx17 | Self::Libcxx22)
@@ -64,10 +64,10 @@ impl Sort {
 /// The draws that use a random number even if there is only one candidate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OneCandidateDraw {
-    /// True if the sampler dist uses one, as in builds since b10355.
+    /// True if the sampler dist uses a random number, as in builds since b10355.
     pub dist: bool,
-    /// True if `std::discrete_distribution`, which mirostat and adaptive-p call, uses one, as in
-    /// libc++ and in Microsoft's library, but not in libstdc++.
+    /// True if `std::discrete_distribution`, which mirostat and adaptive-p call, uses a random
+    /// number, as in libc++ and in Microsoft's library, but not in libstdc++.
     pub discrete: bool,
 }
 
@@ -79,8 +79,8 @@ pub struct OneCandidateDraw {
 pub enum Libm {
     /// The C library of this process.
     Process,
-    /// Another library, such as one that is linked into the host. Results that depend on it differ
-    /// in the last bits.
+    /// Another library, such as one that is linked into the host. Results that depend on it may
+    /// differ in the last bits.
     Other,
 }
 
@@ -102,7 +102,7 @@ pub enum Fused {
     TypicalEntropy = 1 << 1,
     /// The terms of the entropy of dynamic temperature.
     Entropy = 1 << 2,
-    /// The temperature that follows from the entropy.
+    /// The temperature that is computed from the entropy.
     Temperature = 1 << 3,
     /// The products of mirostat's estimate.
     Estimate = 1 << 4,
@@ -119,7 +119,7 @@ pub enum Fused {
 impl Fusion {
     /// No expression, as on x86-64 without `-mfma`.
     pub const NONE: Self = Self(0);
-    /// The expressions that clang fuses, which are all.
+    /// The expressions that clang fuses: all of them.
     pub const CLANG: Self = Self(0x1ff);
     /// The expressions that gcc fuses. In the penalties it fuses the other product, which is exact.
     pub const GCC: Self = Self(Self::CLANG.0 & !(Fused::Penalty as u16));
@@ -135,14 +135,14 @@ impl Fusion {
         Self(expression as u16)
     }
 
-    /// True if this expression is fused.
+    /// Returns true if this expression is fused.
     #[inline]
     pub const fn has(self, expression: Fused) -> bool {
         self.0 & expression as u16 != 0
     }
 }
 
-/// True if the host's compiler has fused this expression.
+/// Returns true if the host's compiler has fused this expression.
 #[inline]
 pub fn fuses(expression: Fused) -> bool {
     HostProfile::current().fusion.has(expression)
@@ -276,8 +276,9 @@ impl fmt::Display for HostProfile {
     }
 }
 
-/// Parses properties such as `fusion=gcc`, separated by spaces, in any order. Omitted ones are
-/// those of [`HostProfile::UNFUSED`]. An error lists the known properties, or the values of one.
+/// Parses properties such as `fusion=gcc`, separated by spaces, in any order. Omitted properties
+/// are those of [`HostProfile::UNFUSED`]. An error lists the known properties, or the known values
+/// of the property that is wrong.
 impl FromStr for HostProfile {
     type Err = String;
 

@@ -37,14 +37,15 @@ pub fn exhausted<T>(_error: TryReserveError) -> T {
     resume_unwind(Box::new(Exhausted))
 }
 
-/// Makes room for `n` elements in all; a buffer that is too small grows to the next power of two.
+/// Reserves memory for `n` elements in all; a buffer that is too small grows to the next power of
+/// two.
 pub fn reserve<T>(buffer: &mut Vec<T>, n: usize) {
     if buffer.capacity() < n {
         buffer.reserve_exact(n.next_power_of_two() - buffer.len());
     }
 }
 
-/// Makes room for exactly `n` more elements.
+/// Reserves memory for exactly `n` more elements.
 pub fn reserve_exact<T>(to: &mut Vec<T>, n: usize) -> Result<(), TryReserveError> {
     to.try_reserve_exact(n)
 }
@@ -63,7 +64,7 @@ pub fn set_with_room<T: Eq + Hash>(n: usize) -> Result<HashSet<T>, TryReserveErr
     Ok(set)
 }
 
-/// Makes room for one more entry. Unwinds to the guard if there is no memory.
+/// Reserves memory for one more entry. Unwinds to the guard if there is no memory.
 pub fn grow_map<K: Eq + Hash, V, S: BuildHasher>(map: &mut HashMap<K, V, S>) {
     map.try_reserve(1).unwrap_or_else(exhausted);
 }

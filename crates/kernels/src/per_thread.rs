@@ -5,8 +5,8 @@
 //! first uses it, and for that glibc takes the dynamic linker's lock. A call of this library would
 //! then wait while another thread is inside `dlopen`, and would wait forever if a library's
 //! constructor waits for that call. So `thread_local!` holds only a bare pointer, and the
-//! destructor of a POSIX thread key, which takes no lock, frees its target. Windows has no such
-//! lock. A thread-local variable with a destructor frees the target there.
+//! destructor of a POSIX thread key, which takes no lock, frees the pointer's target. Windows has
+//! no such lock. A thread-local variable with a destructor frees the target there.
 
 use std::alloc::{Layout, alloc};
 use std::cell::Cell;
@@ -56,7 +56,7 @@ impl<T: Default + 'static> PerThread<T> {
     }
 
     /// Returns the result of `look` on the calling thread's value; `None` if there is no memory for
-    /// one.
+    /// the value.
     #[inline]
     pub fn with<R>(place: &'static LocalKey<Self>, look: impl FnOnce(&T) -> R) -> Option<R> {
         // The slot needs no drop, so it is valid as long as its thread.

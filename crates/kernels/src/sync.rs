@@ -5,12 +5,12 @@
 //! module, or waits for one, and a fork waits until no other thread is counted:
 //!
 //! ```text
-//! lock:      count this thread; if another has begun to fork, take that back, wait, and begin
-//!            again; lock
-//! unlock:    unlock; take the count back
-//! fork:      say that one has begun, and wait until no thread is counted but the caller;
+//! lock:      count this thread; if another thread has begun to fork, uncount this one, wait, and
+//!            begin again; lock
+//! unlock:    unlock; uncount this thread
+//! fork:      announce that a fork has begun, and wait until no thread is counted but the caller;
 //!            copy the process;
-//!            say that it is over; in the child, no thread is counted but the caller
+//!            announce that the fork is over; in the child, no thread is counted but the caller
 //! ```
 //!
 //! A counted thread continues while a fork waits: it may take further locks, so that threads that
@@ -19,7 +19,7 @@
 //! lock of this module.
 //!
 //! The C library calls the handlers of a fork (`pthread_atfork` of POSIX). A child made without it,
-//! by the system call `clone` itself, has the locks of its parent.
+//! by the system call `clone` itself, inherits the locks of its parent as they are.
 
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -247,7 +247,7 @@ fn count() {
 
 /// Registers the handlers of a fork with the C library. If no code ran when the library was loaded,
 /// the first lock does so. Two threads at the same time may register them twice, and so may a child
-/// whose parent was about to. So the handlers count their calls.
+/// whose parent was about to register them. So the handlers count their calls.
 #[inline]
 fn watch_forks() {
     static IS_WATCHED: AtomicBool = AtomicBool::new(false);

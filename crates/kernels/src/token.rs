@@ -1,13 +1,13 @@
 //! The element of every candidate array: a token with its logit and probability.
 
-/// A token number, as llama.cpp's `llama_token`.
+/// A token id, like llama.cpp's `llama_token`.
 pub type Token = i32;
 
 /// One candidate, laid out as llama.h's `llama_token_data` (12 bytes).
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct TokenData {
-    /// The number of the token in the vocabulary.
+    /// The id of the token in the vocabulary.
     pub id: Token,
     /// The unnormalised log-probability, from the model or as changed by earlier samplers.
     pub logit: f32,

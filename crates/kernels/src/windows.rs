@@ -63,7 +63,7 @@ const COMMITTED: u32 = 0x1000;
 const PIN: u32 = 1;
 /// The flag for passing an address in the module in place of a name.
 const BY_ADDRESS: u32 = 4;
-/// The flag that searches only the libraries of Windows.
+/// The flag that searches only the system folder of Windows.
 const OF_SYSTEM: u32 = 0x800;
 /// The flag that searches the folder of a library first for the libraries that it needs.
 const BESIDE_ITSELF: u32 = 0x8;
@@ -101,7 +101,7 @@ pub fn path(module: Module) -> Option<PathBuf> {
     Some(PathBuf::from(OsString::from_wide(path)))
 }
 
-/// Loads the library with this path, which then stays until the process ends.
+/// Loads the library with this path, which then stays loaded until the process ends.
 pub fn load(path: &Path) -> io::Result<Module> {
     let name: Vec<u16> = path.as_os_str().encode_wide().chain([0]).collect();
     // SAFETY: the name ends with a NUL.
@@ -167,7 +167,8 @@ pub fn while_writable<T>(address: usize, write: impl FnOnce() -> T) -> io::Resul
     Ok(Some(written))
 }
 
-/// Returns the function that the module exports under this name; `None` also for an invalid handle.
+/// Returns the function that the module exports as `name`; `None` if there is none, or if the
+/// handle is invalid.
 pub fn symbol(module: Module, name: &CStr) -> Option<NonNull<c_void>> {
     // SAFETY: a C string; an invalid handle is an error.
     NonNull::new(unsafe { GetProcAddress(module.as_ptr(), name.as_ptr().cast()) })
@@ -214,8 +215,8 @@ fn found(flags: u32, address: NonNull<c_void>) -> Option<Module> {
     NonNull::new(module).filter(|_| found != 0)
 }
 
-/// Returns the library of this name in the process; otherwise loads that of Windows. It stays
-/// loaded until the process ends.
+/// Returns the loaded library named `name`. If there is none, loads it from the system folder of
+/// Windows. The library stays loaded until the process ends.
 pub fn library(name: &str) -> Option<Module> {
     let name: Vec<u16> = name.encode_utf16().chain([0]).collect();
     let mut module = null_mut();

@@ -14,8 +14,8 @@ use crate::token::comparable;
 dispatched! {
     /// Returns the maximum; minus infinity if every logit is masked. Reads each number once.
     pub fn max_of_logits(xs: Logits<'_>) -> f32 => max_of_logits_on;
-    /// Writes the maximum of each [`GROUP`] into `maxima`, which has as many elements as there are
-    /// groups, and returns the maximum of all. Reads each number once.
+    /// Writes the maximum of each group of [`GROUP`] into `maxima`, which has as many elements as
+    /// there are groups, and returns the maximum of all. Reads each number once.
     pub fn block_maxima(xs: Logits<'_>, maxima: &mut [f32]) -> f32 => block_maxima_on;
     fn masked_block_maxima(xs: Logits<'_>, allowed: &[u64], maxima: &mut [f32]) -> f32
         => masked_block_maxima_on;
@@ -27,15 +27,16 @@ impl Logits<'_> {
         max_of_logits(*self)
     }
 
-    /// Writes the maximum of each [`GROUP`] into `maxima`, which has as many elements as there are
-    /// groups, and returns the maximum of all: minus infinity if every logit is masked.
+    /// Writes the maximum of each group of [`GROUP`] into `maxima`, which has as many elements as
+    /// there are groups, and returns the maximum of all: minus infinity if every logit is masked.
     pub fn block_maxima(&self, maxima: &mut [f32]) -> f32 {
         block_maxima(*self, maxima)
     }
 
-    /// Writes the maximum of each [`GROUP`] into `maxima`, as [`block_maxima`](Self::block_maxima)
-    /// does, but only of the logits whose bits are set: bit i % 64 of word i / 64. The others count
-    /// as minus infinity. Blocks without a set bit are not read.
+    /// Writes the maximum of each group of [`GROUP`] into `maxima`, as
+    /// [`block_maxima`](Self::block_maxima) does, but only of the logits whose bits in `allowed`
+    /// are set: bit i % 64 of word i / 64. The other logits count as minus infinity. Groups without
+    /// a set bit are not read.
     pub fn masked_block_maxima(&self, allowed: &[u64], maxima: &mut [f32]) -> f32 {
         masked_block_maxima(*self, allowed, maxima)
     }
@@ -71,8 +72,8 @@ fn max_of<V: Vector, T: Load>(v: V, xs: &[T]) -> f32 {
     max
 }
 
-/// Returns the number of elements before the first from which on loads of registers cross no cache
-/// line.
+/// Returns the number of elements before the first one from which on whole registers can be loaded
+/// without crossing a cache line.
 #[inline(always)]
 fn lanes_to_line<V: Vector, T>(xs: &[T]) -> usize {
     let register = V::LANES * size_of::<T>();
@@ -137,8 +138,9 @@ fn in_streams(n: usize) -> impl Iterator<Item = usize> {
 }
 
 /// Writes the maxima of all blocks except the first and the last few, if loads of their registers
-/// cross cache lines. Loads whole lines instead. Two blocks share one line in four. Returns the
-/// blocks that are done. Loads that cross lines of the second-level cache take twice the time.
+/// cross cache lines. Loads whole lines instead, of which one in four belongs to two blocks.
+/// Returns the range of the blocks whose maxima are written. Loads that cross lines of the
+/// second-level cache take twice the time.
 #[inline(always)]
 // In bounds: there are more than a block, a group has four, and a block several times the lanes.
 fn maxima_of_lines<V: Vector>(v: V, xs: &[f32], maxima: &mut [f32]) -> Range<usize> {
@@ -174,7 +176,7 @@ fn maxima_of_lines<V: Vector>(v: V, xs: &[f32], maxima: &mut [f32]) -> Range<usi
 /// hold twice as many numbers as widened ones. Writes nothing and returns false if a block has no
 /// number of 0 or more, or has a positive NaN, or if the instruction set has no fast method.
 #[inline(always)]
-// In bounds: `at` and a register more are within `BLOCKS`, and there are as many maxima: asked
+// In bounds: `at` and a register more are within `BLOCKS`, and there are as many maxima: checked
 // above.
 fn maxima_of_bits<V: Vector, T: Load>(v: V, chunk: &[T], maxima: &mut [f32]) -> bool {
     const BLOCKS: usize = CHUNK / GROUP;

@@ -1,5 +1,5 @@
-//! Makes candidates of the raw logits that pass a threshold. Only groups whose maximum reaches it
-//! are read.
+//! Makes candidates from the raw logits that reach a threshold. Only groups whose maximum reaches
+//! the threshold are read.
 
 use std::mem::MaybeUninit;
 
@@ -15,8 +15,8 @@ dispatched! {
 
 impl Logits<'_> {
     /// Appends the candidates whose logits are at least `threshold`, which must be above minus
-    /// infinity. Their tokens are counted from `first`. Only groups whose maximum in `maxima`
-    /// reaches it are read.
+    /// infinity. The token id of the first logit is `first`. Only groups whose maximum in `maxima`
+    /// reaches `threshold` are read.
     pub fn collect(
         &self,
         maxima: &[f32],
@@ -28,11 +28,13 @@ impl Logits<'_> {
     }
 }
 
-/// The room for the candidates of a block and for a whole register after them. It is the same for
-/// every instruction set, so that buffers grow alike.
+/// The number of candidates for which memory is reserved before a block is read: those of the
+/// block, and a whole register after them. It is the same for every instruction set, so that
+/// buffers grow alike.
 pub const ROOM: usize = GROUP + 16;
 
-/// Returns room for [`ROOM`] candidates at the end of `to`, whose capacity grows to a power of two.
+/// Returns spare memory for [`ROOM`] candidates at the end of `to`. If `to` has to grow, its
+/// capacity becomes a power of two.
 #[inline]
 fn room(to: &mut Vec<TokenData>) -> &mut [MaybeUninit<TokenData>] {
     if to.capacity() - to.len() < ROOM {
@@ -78,8 +80,8 @@ impl<'a> Passing<'a> {
         }
     }
 
-    /// Returns the index of the next block whose maximum reaches the threshold. No threshold is
-    /// minus infinity, so padding never reaches it.
+    /// Returns the index of the next block whose maximum reaches the threshold. The threshold must
+    /// be above minus infinity, so that padding does not reach it.
     #[inline(always)]
     pub fn next<V: Vector>(&mut self, v: V, thresholds: V::F) -> Option<usize> {
         while self.lanes == 0 {

@@ -12,9 +12,9 @@ use crate::token::TokenData;
 dispatched! {
     fn push_at_least(data: &[TokenData], first: u32, threshold: f32, to: &mut Vec<u32>) => at_least_on;
     /// Returns the largest logit, or `known` if that is larger. Appends to `to`, in order, all
-    /// candidates whose logits are at or above the largest plus `below`, which is not positive, and
-    /// some others, which are that near to the largest logit before them. Reads 12 bytes per
-    /// candidate.
+    /// candidates whose logits are at or above the largest plus `below`, which is not positive.
+    /// Also appends some that only reach the largest logit before them plus `below`. Reads 12 bytes
+    /// per candidate.
     fn near_max_from(data: &[TokenData], known: f32, below: f32, to: &mut Vec<TokenData>) -> f32
         => near_max_on;
     /// Appends the values at or above `threshold`, and their indices. Reads 4 bytes per element.
@@ -112,7 +112,7 @@ fn near_max_on<V: Vector>(
         }
         let maxima = v.splat(max);
         if v.lt(maxima, x) | v.lt(maxima, y) != 0 {
-            // If one operand is NaN, `max` returns the right one.
+            // If either operand is NaN, `max` returns the second one.
             max = v.reduce_max(v.max(y, v.max(x, maxima)));
             thresholds = v.splat(max + below);
         }
@@ -173,8 +173,8 @@ impl<'a, V: Vector> Selection<'a, V> {
         }
     }
 
-    /// Returns a selection that appends to both vectors, which have room for `n` more elements and
-    /// a register.
+    /// Returns a selection that appends the elements at or above `threshold` to both vectors.
+    /// Reserves memory in these for `n` more elements and a register.
     #[inline(always)]
     pub fn new(
         v: V,

@@ -4,16 +4,17 @@
 /// kept at the end of each such block.
 pub const SUM_BLOCK: usize = 512;
 
-/// The number of neighbours in a group, whose maximum is kept for a later pass that searches for
-/// elements above a threshold.
+/// The number of adjacent elements in a group. The maximum of each group is kept for a later pass
+/// that searches for elements above a threshold.
 pub const GROUP: usize = 64;
 
 /// The number of elements that go through several passes before the next ones are read: 4 KiB of
-/// floats, which stay in the first-level cache. Streams of logits are split at its multiples.
+/// floats, which stay in the first-level cache. Streams of logits are split at multiples of this
+/// number.
 pub const CHUNK: usize = 1024;
 
 /// The fraction of a `float` sum below which a term, and all smaller ones after it, leave the sum
-/// unchanged: a quarter of a unit.
+/// unchanged: at most a quarter of a unit in the last place.
 pub const NOTHING: f32 = f32::EPSILON / 8.0;
 
 /// 2^23. From here to 2^24 the floats are exactly the integers.

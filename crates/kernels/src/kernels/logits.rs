@@ -68,7 +68,7 @@ impl<'a> Logits<'a> {
         each!(self, xs => xs.len())
     }
 
-    /// True if there are no logits.
+    /// Returns true if there are no logits.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -156,17 +156,17 @@ pub trait Load: Number {
     fn widened<'c, V: Vector>(v: V, chunk: &'c [Self], to: &'c mut [f32; CHUNK]) -> &'c [f32] {
         widen_into(v, chunk, to)
     }
-    /// Returns the numbers, if they are in single precision.
+    /// Returns the numbers if they are in single precision, otherwise an empty slice.
     #[inline(always)]
     fn singles(_from: &[Self]) -> &[f32] {
         &[]
     }
-    /// Returns the bits of the numbers, if they have 16 bits.
+    /// Returns the bits of the numbers if they have 16 bits, otherwise an empty slice.
     #[inline(always)]
     fn bits(_from: &[Self]) -> &[u16] {
         &[]
     }
-    /// Loads as many numbers with these bits as a register holds, widened.
+    /// Loads as many numbers of 16 bits as a register holds, given by their bits, and widens them.
     #[inline(always)]
     fn load_bits<V: Vector>(v: V, _bits: &[u16]) -> V::F {
         v.splat(0.0)

@@ -13,8 +13,8 @@ dispatched! {
     /// Returns the largest logit and, if `in_order` and it is cheap, the sum of all as if added one
     /// by one. `sums` receives the sums of the logits and of their squares up to the end of each
     /// block of [`SUM_BLOCK`], whose last bits depend on the instruction set. `maxima` receives the
-    /// largest of each [`GROUP`]. If a logit is not finite, the sums are not those of the other
-    /// logits. Reads 12 bytes per candidate.
+    /// largest of each group of [`GROUP`]. If a logit is not finite, the sums are not those of the
+    /// other logits. Reads 12 bytes per candidate.
     pub fn moments(
         data: &[TokenData], sums: &mut [[f64; 2]], maxima: &mut [f32], in_order: bool,
     ) -> (f32, Option<f32>) => moments_on;
@@ -183,8 +183,9 @@ fn block_moments<V: Vector, const IN_ORDER: bool>(
     (moments, decided.then_some(sum + added))
 }
 
-/// Returns `sums` after adding x: the sums of x and of x^2. With `IN_ORDER` the others are the sum
-/// of x rounded to the unit of the floats near `middle`, and the largest rounding error.
+/// Returns `sums` after adding x: the first two are the sums of x and of x^2. With `IN_ORDER` the
+/// last two are the sum of x rounded to the unit of the floats near `middle`, and the largest
+/// rounding error.
 #[inline(always)]
 fn add_moments<V: Vector, const IN_ORDER: bool>(
     v: V,
@@ -266,7 +267,7 @@ fn mask(candidate: &mut TokenData, threshold: f32) {
 }
 
 /// Adds the squared deviations of a block, split into smaller parts if the whole block cannot be
-/// added in one step without changing the result.
+/// added at once without changing the result.
 #[inline(always)]
 fn add_squares<V: Vector>(v: V, squares: &mut Squares, block: &[f32]) {
     let mean = squares.mean;
@@ -289,10 +290,10 @@ fn add_squares<V: Vector>(v: V, squares: &mut Squares, block: &[f32]) {
 }
 
 /// Copies the logits of a block to `values` and sets those below `threshold` to minus infinity.
-/// Returns the sum with their squares, if these can be added at once in single precision: a rounded
-/// square is rounded to the unit as the exact square is, unless its distance from half-way is
-/// within its own rounding error. That is likely only among the first few thousand, since the units
-/// grow with the sum.
+/// Returns the sum plus the squares of their deviations, if these can be added at once in single
+/// precision. A square in single precision is rounded to the same multiple of the unit as the exact
+/// square, unless its distance from half-way is within its own rounding error. That is likely only
+/// among the first few thousand, since the units grow with the sum.
 #[inline(always)]
 // In bounds: `values` is as long as the block; what is left of it is less than a register.
 fn try_float_squares<V: Vector>(

@@ -30,7 +30,7 @@ pub fn argmax(data: &[TokenData]) -> usize {
 
 /// Returns the largest logit above minus infinity; [`f32::MIN`] if there is none. Appends to `to`,
 /// in order, all candidates whose logits are at or above the largest plus `below`, which is not
-/// positive, and some others, which are that near to the largest logit before them.
+/// positive. Also appends some that only reach the largest logit before them plus `below`.
 pub fn near_max(data: &[TokenData], below: f32, to: &mut Vec<TokenData>) -> f32 {
     let mut max = f32::MIN;
     for candidate in data {
@@ -100,7 +100,7 @@ pub fn sum(start: f32, xs: &[f32]) -> f32 {
     xs.iter().fold(start, |sum, x| sum + x)
 }
 
-/// True if a logit is at or above `low` and below `high`.
+/// Returns true if a logit is at or above `low` and below `high`.
 pub fn any_between(data: &[TokenData], low: f32, high: f32) -> bool {
     data.iter().any(|c| c.logit >= low && c.logit < high)
 }

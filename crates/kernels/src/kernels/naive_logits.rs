@@ -75,7 +75,7 @@ fn add_all<T: Number>(sums: &mut Sums, xs: &[T], max: f32) {
     }
 }
 
-/// True if a value is at or above `low` and below `high`.
+/// Returns true if a value is at or above `low` and below `high`.
 pub fn has_between(xs: &[f32], low: f32, high: f32) -> bool {
     xs.iter().any(|&x| x >= low && x < high)
 }

@@ -16,7 +16,7 @@ use crate::simd::libm::exp_f64;
 use crate::simd::{MAX_LANES, Vector, dispatched};
 use crate::token::comparable;
 
-/// Sums over all logits x except one that is the largest, with d = x - max. Every metric follows
+/// Sums over all logits x except one of the largest, with d = x - max. Every metric is computed
 /// from them.
 ///
 /// A logit of plus infinity has all the probability; the sums are then 0.
@@ -51,13 +51,14 @@ impl Sums {
     }
 
     /// Adds `logits` as [`add`](Self::add) does, but without the spread, in less time. All logits
-    /// of a stream must be added by the same function.
+    /// of the same sums must be added by the same function.
     pub fn add_mass(&mut self, logits: Logits<'_>, maxima: &mut [f32]) {
         add_mass(self, logits, maxima);
         self.spread = 0.0;
     }
 
-    /// Makes the sums relative to `max`, which is not below the maximum so far.
+    /// Makes the sums relative to `max`, which is not below the maximum so far. They then include
+    /// the term of that earlier maximum.
     pub fn raise(&mut self, max: f32) {
         if max == f32::INFINITY {
             // An infinite logit has all the probability.
@@ -258,7 +259,8 @@ fn add_all<V: Vector, T: Load, const SPREAD: bool>(
     }
 }
 
-/// The least reliable sum of a chunk: a smaller one may have lost terms too small for a `float`.
+/// The smallest sum of a chunk that is reliable: a smaller one may lack terms that were too small
+/// for a `float`.
 const LEAST_MASS: f64 = 1e-25;
 
 /// Adds a whole chunk and returns true if, as usual, no logit is masked, infinite or far from the
@@ -287,7 +289,8 @@ fn add_at_once<V: Vector, T: Load, const SPREAD: bool>(
 }
 
 /// Adds all logits of a chunk except its largest, `max`, which becomes the reference, and returns
-/// true. Adds nothing and returns false if they are too small or too far away.
+/// true. Adds nothing and returns false if their terms are too small, or if `max` is too far from
+/// 0.
 #[inline(always)]
 fn add_others<V: Vector, T: Load, const SPREAD: bool>(
     v: V,
@@ -313,7 +316,7 @@ fn add_others<V: Vector, T: Load, const SPREAD: bool>(
     true
 }
 
-/// A distance so far below the reference that [`exp_approx`](Vector::exp_approx) returns 0.
+/// A number so low that [`exp_approx`](Vector::exp_approx) returns 0 for it.
 const NOTHING: f32 = -1e4;
 
 /// Replaces the first element equal to `max` by a number whose exponential is 0.
@@ -332,7 +335,8 @@ fn leave_out<V: Vector>(v: V, xs: &mut [f32; CHUNK], max: f32) {
     }
 }
 
-/// Adds the sums of a chunk, if no term was lost or undefined.
+/// Adds the sums of a chunk and returns true, if no term was lost or undefined. Otherwise adds
+/// nothing and returns false.
 fn add_near(sums: &mut Sums, reference: &Reference, mass: f64, spread: f64) -> bool {
     if !(mass > LEAST_MASS && mass < f64::INFINITY) {
         return false;

@@ -66,7 +66,8 @@ impl Reference {
     }
 }
 
-/// Returns the larger of x and the lowest number, and e^d of that in the unit of `reference`.
+/// Returns x, clamped from below to the lowest number that counts, and e^(x - origin) of the
+/// clamped x in the unit of `reference`.
 #[inline(always)]
 // In bounds: `i` is below the number of coefficients.
 pub fn term<V: Vector>(v: V, x: V::F, reference: &Reference) -> (V::F, V::F) {

@@ -28,13 +28,13 @@ pub(super) trait LastChunk {
 
 impl<T> LastChunk for [T] {
     #[inline(always)]
-    // In bounds: the subtraction would have failed.
+    // In bounds: otherwise the subtraction would have failed.
     fn last_chunk_of<V: Vector>(&self) -> Option<&Self> {
         self.len().checked_sub(V::LANES).map(|at| &self[at..])
     }
 
     #[inline(always)]
-    // In bounds: the subtraction would have failed.
+    // In bounds: otherwise the subtraction would have failed.
     fn last_chunk_of_mut<V: Vector>(&mut self) -> Option<&mut Self> {
         self.len().checked_sub(V::LANES).map(|at| &mut self[at..])
     }

@@ -12,7 +12,7 @@ use crate::token::{Token, TokenData, comparable};
 pub struct Curve {
     /// The probability at which the curve is highest.
     pub target: f32,
-    /// The factor of distances.
+    /// The factor by which distances from `target` are multiplied.
     pub per_width: f32,
     /// The height of the curve at `target`.
     pub peak: f32,
@@ -60,8 +60,9 @@ impl<V: Vector> CurveOn<V> {
 }
 
 /// The cubic `max + (cube * d - square) * d^2`, where d, at or below 0, is the logit minus `max`.
-/// Each multiplication that an addition follows is fused with it. If `square` and `cube` are at or
-/// above 0, the value never rises as d falls. It is minus infinity where d^2 overflows.
+/// The products `cube * d` and that with `d^2` are fused with the subtraction and the addition
+/// after them. If `square` and `cube` are at or above 0, the value never rises as d falls. It is
+/// minus infinity where d^2 overflows.
 #[derive(Clone, Copy, Debug)]
 pub struct Cubic {
     /// The logit at which d is 0, and the value there.

@@ -21,13 +21,13 @@ use crate::simd::{MAX_LANES, Vector, dispatched};
 /// The largest relative distance between an exponential in single precision and the rounded exact
 /// one. It covers, down to e^-30, the error of `exp_approx` (1.7e-7), that of a rounded logarithm
 /// of 2 (2.7e-9 of the exponent), half a unit of a float for rounding the exact one, and a margin.
-/// It is three units of 1.
+/// It is three units in the last place of 1.
 pub const ERROR: f32 = 3.0 * f32::EPSILON;
 
 /// The largest relative distance between an entropy term below 0.3 in single precision and the
 /// exact one. It covers, in single precision, the exponential, the sum's reciprocal, its logarithm,
 /// the logarithm as a difference, and two products; and in the exact term a quotient, a logarithm
-/// and a product, half a unit each. It is ten units of 1.
+/// and a product, half a unit each. It is ten units in the last place of 1.
 pub const ERROR_OF_ENTROPY: f32 = 10.0 * f32::EPSILON;
 
 /// The largest distance below the largest logit that is computed. Logits further below are treated
@@ -133,9 +133,9 @@ impl<V: Vector> Units<V> {
         ]
     }
 
-    /// Returns the terms of [`round`](Self::round) in the lanes in which both bounds agree, and c,
-    /// which counts no units, in the others. Appends the indices of the other lanes, counted from
-    /// `first`, to `doubtful`.
+    /// Returns, in each lane, the rounded term if the two bounds from [`round`](Self::round) agree,
+    /// and otherwise c, which counts no units. Appends the indices of the lanes where they differ,
+    /// counted from `first`, to `doubtful`.
     #[inline(always)]
     fn sure(self, v: V, [less, more]: [V::F; 2], first: u32, doubtful: &mut Vec<u32>) -> V::F {
         push_indices(v.lt(less, more), first, doubtful);
@@ -144,7 +144,7 @@ impl<V: Vector> Units<V> {
 }
 
 /// Returns the number of units that the bits of the lanes count beyond `added` times the bits of
-/// `c` in each lane. No lane counts 2^32 and more.
+/// `c` in each lane. No lane counts 2^32 or more.
 #[inline(always)]
 // In bounds: a register has at most `MAX_LANES` lanes.
 fn count<V: Vector>(v: V, bits: V::F, added: usize, c: f32) -> u64 {
@@ -214,7 +214,8 @@ impl Large {
     /// can change `sum`, padded to whole registers. Returns all of `xs` if more than half of them
     /// can, if that was so in one of the last blocks, or if `sum` or the length is unsuitable.
     #[inline(always)]
-    // In bounds: no more are kept than there are in a block, and after them is a register.
+    // In bounds: no more are kept than there are in a block, and there is room for a register after
+    // them.
     fn of<'a, V: Vector>(&'a mut self, v: V, sum: f32, xs: &'a [f32], max: f32) -> &'a [f32] {
         if !(SMALLEST..f32::INFINITY).contains(&sum) || !xs.len().is_multiple_of(V::LANES) {
             return xs;

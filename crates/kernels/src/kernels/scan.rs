@@ -15,9 +15,9 @@ dispatched! {
     pub fn max(data: &[TokenData]) -> f32 => max_on;
     /// Returns the index of the largest logit, the first of equals; 0 if there is none.
     fn index_of_max(data: &[TokenData]) -> usize => argmax_on;
-    /// True if a logit is at or above `low` and below `high`. Reads 12 bytes per candidate.
+    /// Returns true if a logit is at or above `low` and below `high`. Reads 12 bytes per candidate.
     pub fn any_between(data: &[TokenData], low: f32, high: f32) -> bool => any_between_on;
-    /// True if an element is at or above `low` and below `high`. Reads 4 bytes per element.
+    /// Returns true if an element is at or above `low` and below `high`. Reads 4 bytes per element.
     pub fn has_between(xs: &[f32], low: f32, high: f32) -> bool => has_between_on;
     /// Returns the number of elements at or above `threshold`. Reads 4 bytes per element.
     pub fn count_at_least(xs: &[f32], threshold: f32) -> usize => count_at_least_on;

@@ -48,8 +48,8 @@ fn try_block<V: Vector>(v: V, sum: f64, terms: &[f64]) -> Option<f64> {
         }
     }
     let largest = v.reduce_max_d(v.max_d(up[0], up[1]));
-    // Numbers of the binade, or of a lower one: their sum is exact while it is less than the
-    // binade.
+    // The differences are multiples of the binade's unit, so their sum is exact while it is less
+    // than `binade`.
     let added = total_above(v, down, middle);
     let sum = sum + added;
     let decided =
@@ -88,12 +88,11 @@ pub fn add_floats_in_order<V: Vector>(v: V, sum: f64, terms: &[f32]) -> f64 {
 
 /// Adds floats to a sum that stays in its binade; `None` if it does not.
 ///
-/// Many terms are half-way here: half of those half as large as the smallest that adds without
-/// rounding, a quarter of the next smaller ones, and so on. Every lane rounds them down, as in
-/// [`try_block`]. In sequential order each is rounded to the even one of its two neighbours. So it
-/// is rounded up if the sum plus the whole units of the term is odd, and the sum is even
-/// afterwards. The result depends only on which terms are half-way and which add an odd number of
-/// units, so one bit each suffices.
+/// Many terms are half-way here: half of those whose last bit is worth half a unit, a quarter of
+/// those half as large, and so on. Every lane rounds them down, as in [`try_block`]. In sequential
+/// order each is rounded to the even one of the two nearest numbers. So it is rounded up if the sum
+/// plus the whole units of the term is odd, and the sum is even afterwards. The result depends only
+/// on which terms are half-way and which add an odd number of units, so one bit each suffices.
 #[inline(always)]
 // In bounds: what remains is less than a group.
 fn try_floats<V: Vector>(v: V, sum: f64, terms: &[f32]) -> Option<f64> {

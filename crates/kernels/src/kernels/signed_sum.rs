@@ -123,9 +123,9 @@ fn try_signed_block<V: Vector>(v: V, sum: f32, xs: &[f32]) -> Option<(f32, usize
     ))
 }
 
-/// True if a sum in the binade from `c` on stays in it with any order of terms that add up to
-/// `added` and whose absolute values add up to at most `absolute`. Neither of these has to be
-/// exact. No term is then so large that it leaves the binade from its middle.
+/// Returns true if a sum in the binade from `c` on stays in it with any order of terms that add up
+/// to `added` and whose absolute values add up to at most `absolute`. Neither `added` nor
+/// `absolute` has to be exact. No term is then so large that it leaves the binade from its middle.
 #[inline(always)]
 pub fn stays(sum: f32, c: f32, absolute: f32, added: f32) -> bool {
     // Margins for the rounding of the terms, and for that of this computation.

@@ -162,7 +162,7 @@ fn exp_p_in_order_on<V: Vector>(
 /// Writes e^(logit - max) of a block into `values`. Meanwhile the block at `next` is prefetched
 /// into the first-level cache, since computing takes longer than reading.
 #[inline(always)]
-// In bounds: a block has at most `SUM_BLOCK` candidates, and a remainder less than a register's.
+// In bounds: a block has at most `SUM_BLOCK` candidates, and a remainder fewer than a register.
 fn exponentials_of<'v, V: Vector>(
     v: V,
     block: &[TokenData],
@@ -204,7 +204,7 @@ fn exponentials_of<'v, V: Vector>(
 const LOWEST_DOUBLE: f64 = -120.0;
 
 #[inline(always)]
-// In bounds: a block has at most `SUM_BLOCK` elements, and a remainder less than a register's.
+// In bounds: a block has at most `SUM_BLOCK` elements, and a remainder fewer than a register.
 fn exp_double_on<V: Vector>(v: V, start: f64, xs: &mut [f32], max: f32) -> f64 {
     let mut terms = [0.0; SUM_BLOCK];
     let mut sum = start;

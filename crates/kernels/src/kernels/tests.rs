@@ -46,7 +46,7 @@ pub(super) const SIZES: [usize; 22] = [
     0, 1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 32, 33, 100, 127, 128, 129, 255, 1000, 1025, 5000, 40_001,
 ];
 
-/// The sizes of arrays under Miri, which would take minutes with all of them.
+/// The sizes of arrays under Miri, which would take minutes with all sizes.
 #[cfg(miri)]
 pub(super) const SIZES: [usize; 3] = [0, 1, 17];
 
@@ -407,7 +407,7 @@ fn rewriting() {
         same!(write_quotients(&ids, logits, logits, 3.0));
         same!(divide_logits(0.8));
         for (square, cube) in [(0.2, 0.0), (0.15, 0.05), (0.0, 0.1), (-0.3, 0.5)] {
-            // From the larger one the distance of the smallest number overflows.
+            // From the larger `max` the distance of the smallest number overflows.
             for max in [3.25, f32::MAX] {
                 let curve = Cubic { max, square, cube };
                 same!(cube_logits(curve));

@@ -8,8 +8,8 @@ use super::tests::{SIZES, inputs};
 use crate::simd::Isa;
 use crate::simd::libm::exp;
 
-/// Calls `check` with every input that has no NaN, unchanged, with a wider range and with a
-/// narrower one, and with its largest logit.
+/// Calls `check` with every input, at several scales and offsets and without NaN, and with its
+/// largest logit, if that is finite.
 fn for_all(mut check: impl FnMut(&[f32], f32)) {
     for n in SIZES {
         for logits in inputs(n) {
@@ -135,8 +135,8 @@ fn surprisals_and_distances_are_those_of_the_host() {
     });
 }
 
-/// Rounds the terms of one float in `step` of all floats from `first` to 30 below the largest, each
-/// to a unit so fine that an error beyond the margin is noticed.
+/// Checks the rounding of the terms of every `step`-th float from `first` to 30 below the largest,
+/// with a unit so fine that an error beyond the margin is noticed.
 fn margin_suffices(first: f32, sum: Option<f32>, fineness: f32, step: usize) {
     let bits = (first.to_bits()..30f32.to_bits()).step_by(step);
     let mut xs = [0.0f32; 16];

@@ -116,7 +116,7 @@ fn sums_beside_moments() {
     assert!(came > 0 || cfg!(miri));
 }
 
-/// Checks sums that terms whose squares are 0 take out of a binade and back.
+/// Checks sums that leave a binade and return to it, by terms whose squares are 0.
 #[test]
 fn sums_of_tiny_logits_beside_moments() {
     for exponent in [-90, -80, -65, -60, -50] {

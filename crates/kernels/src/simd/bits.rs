@@ -1,4 +1,4 @@
-//! Operations that go lane by lane, on bit sets of lanes and on pairs of neighbours.
+//! Operations that go lane by lane, on bit sets of lanes and on pairs of adjacent lanes.
 
 use crate::token::TokenData;
 

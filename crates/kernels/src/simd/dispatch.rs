@@ -5,7 +5,8 @@
 //! instructions. There is no other call between a kernel's caller and its loop.
 //!
 //! The best instruction set that the processor has is chosen once. LLAMA_SIEVE_SIMD (scalar, avx2,
-//! avx512, neon) names another; [`take_unknown_name`] returns a value that names no known one.
+//! avx512, neon) names another; [`take_unknown_name`] returns its value if the processor has no
+//! instruction set of that name.
 //!
 //! Passes whose results depend on a [`Function`] of the C library run with the instruction set that
 //! was chosen for that function. If the vector form of the function differs from the C library's in
@@ -193,7 +194,7 @@ impl Isa {
         }
     }
 
-    /// Returns the name of the instruction set in LLAMA_SIEVE_SIMD.
+    /// Returns the name by which LLAMA_SIEVE_SIMD selects the instruction set.
     pub fn name(self) -> &'static CStr {
         self.names()[0]
     }
@@ -274,7 +275,8 @@ fn unknown_name() -> Option<String> {
     UNKNOWN.lock().take()
 }
 
-/// True if an instruction set's form of a function agrees with the C library's, bit for bit.
+/// Returns true if an instruction set's form of a function agrees with the C library's, bit for
+/// bit.
 fn agrees(isa: Isa, function: Function) -> bool {
     match function {
         Function::Exp => isa.run(self_check::Exp),
@@ -285,9 +287,8 @@ fn agrees(isa: Isa, function: Function) -> bool {
 
 /// Declares functions that run a kernel with the instruction set in use.
 ///
-/// The kernel is a function over any [`Vector`](super::Vector), whose arguments are those of the
-/// declared one after the vector:
-/// `dispatched! { pub fn sum(start: f32, xs: &[f32]) -> f32 => sum_on; }`. With
+/// The kernel is a function that takes any [`Vector`](super::Vector), and then the arguments of the
+/// declared function: `dispatched! { pub fn sum(start: f32, xs: &[f32]) -> f32 => sum_on; }`. With
 /// `=> sum_on by isa` the declared function takes the instruction set first; `=> exp_on with Exp`
 /// runs with the one in use for that [`Function`].
 macro_rules! dispatched {

@@ -38,7 +38,7 @@ pub const POLYNOMIAL: [f32; 6] = [
     0.008_297_619,
 ];
 
-/// Returns 2^(n/32), where the integer n is the low half of a double.
+/// Returns 2^(k/32), where k is the integer in the low bits of the double `n`.
 #[inline(always)]
 // In bounds: modulo the length of the table.
 pub fn power_of_32nds(n: f64) -> f64 {

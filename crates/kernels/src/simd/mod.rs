@@ -1,12 +1,12 @@
 //! Instruction sets: the only place with intrinsics.
 //!
 //! - [`vector`]: the trait that a backend implements and that kernels are written against;
-//!   [`kernel`]: code that runs on one; [`bits`]: sets of lanes;
+//!   [`kernel`]: code that runs on a backend; [`bits`]: sets of lanes;
 //! - [`dispatch`](mod@dispatch): the choice of the instruction set that runs a kernel, and the call
 //!   that enters it;
 //! - `scalar`, `x86_64`, `aarch64`: the backends;
 //! - [`exp`], [`exp_f64`], [`ln`]: tables and polynomials; [`libm`]: the C library's functions;
-//! - `self_check`: a check that these agree on this machine.
+//! - `self_check`: a check that the backends' functions agree with the C library's on this machine.
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64;

@@ -1,9 +1,9 @@
 //! Checks that the exponentials and logarithms of an instruction set are those of the C library,
 //! bit for bit.
 //!
-//! They agree with the GNU C library since 2.28, and with musl. If one does not agree, the C
-//! library is called instead: exactness comes before speed, and the built-ins themselves spend most
-//! of their time in `expf`.
+//! They agree with the GNU C library since 2.28, and with musl. If a function does not agree, the C
+//! library's is called instead: exactness comes before speed, and the built-ins themselves spend
+//! most of their time in `expf`.
 //!
 //! Two good implementations of a function differ in the last bit only where the exact result is
 //! near the middle between two numbers. So the check includes hard values, for which the GNU C

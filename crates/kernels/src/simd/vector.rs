@@ -153,7 +153,7 @@ pub trait Vector: Copy {
     fn mask_logits(self, data: &mut [TokenData], lanes: u32) {
         bits::mask_logits(data, lanes);
     }
-    /// True if the ids of the candidates count up from `first`.
+    /// Returns true if the ids of the candidates count up from `first`.
     #[inline(always)]
     fn ids_count_from(self, data: &[TokenData], first: u32) -> bool {
         assert!(data.len() >= Self::LANES);
@@ -228,7 +228,8 @@ pub trait Vector: Copy {
     fn max_abs(self, a: Self::F, b: Self::F) -> Self::F {
         self.max(self.abs(a), self.abs(b))
     }
-    /// Returns `max` in the lanes whose bits in `lanes` are set, and `b` in the others.
+    /// Returns the larger of `a` and `b` in the lanes whose bits in `lanes` are set, as
+    /// [`max`](Self::max) does, and `b` in the other lanes.
     #[inline(always)]
     fn max_masked(self, lanes: u32, a: Self::F, b: Self::F) -> Self::F {
         let mut all = self.lanes(a);
@@ -319,7 +320,8 @@ pub trait Vector: Copy {
     /// Writes the lanes whose bits in `lanes` are set to the beginning of `to`, which has room for
     /// a whole register, and returns their number. Elements after them may be overwritten.
     #[inline(always)]
-    // In bounds: room for a whole register; lanes are less than their number.
+    // In bounds: there is room for a whole register, and lane indices are below the number of
+    // lanes.
     fn compress_store(self, mut lanes: u32, x: Self::F, to: &mut [MaybeUninit<f32>]) -> usize {
         let all = self.lanes(x);
         let mut written = 0;
@@ -347,7 +349,8 @@ pub trait Vector: Copy {
     /// are `first` plus the lane, to the beginning of `to`, which has room for a whole register,
     /// and returns their number.
     #[inline(always)]
-    // In bounds: room for a whole register; lanes are less than their number.
+    // In bounds: there is room for a whole register, and lane indices are below the number of
+    // lanes.
     fn compress_candidates(
         self,
         x: Self::F,
@@ -368,14 +371,14 @@ pub trait Vector: Copy {
         }
         written
     }
-    /// Exchanges lanes 0 and 1, 2 and 3, and so on, of both registers, where the former is less in
-    /// `x`.
+    /// Exchanges lanes 0 and 1, 2 and 3, and so on, in both registers, where the first of the two
+    /// is less in `x`.
     #[inline(always)]
     fn compare_exchange_even(self, x: Self::F, y: Self::F) -> (Self::F, Self::F) {
         compare_exchange(self, x, y, 0)
     }
-    /// Exchanges lanes 1 and 2, 3 and 4, and so on, of both registers, where the former is less in
-    /// `x`.
+    /// Exchanges lanes 1 and 2, 3 and 4, and so on, in both registers, where the first of the two
+    /// is less in `x`.
     #[inline(always)]
     fn compare_exchange_odd(self, x: Self::F, y: Self::F) -> (Self::F, Self::F) {
         compare_exchange(self, x, y, 1)
@@ -424,7 +427,8 @@ pub trait Vector: Copy {
     }
     /// True if results of [`exp_approx`](Self::exp_approx) show that a number was out of range, so
     /// that it need not be checked in advance: numbers whose exponential overflows, infinite
-    /// numbers and NaN give nothing finite, and others below -80 give nothing below 0.
+    /// numbers and NaN give results that are not finite, and others below -80 give results that are
+    /// not below 0.
     const EXP_APPROX_TELLS: bool = false;
     /// [`exp_approx`](Self::exp_approx) accepts numbers up to 40 whose squares are below this
     /// bound.
@@ -453,7 +457,8 @@ pub trait Vector: Copy {
 
     // Provided: operations for the tables of exponentials and logarithms.
 
-    /// 2^(n/32) by the table of [`exp`], where n is the low half of each double, an integer.
+    /// 2^(k/32) by the table of [`exp`], where k is the integer in the low bits of each double of
+    /// `n`.
     #[inline(always)]
     fn exp2_32nds(self, n: [Self::D; 2]) -> [Self::D; 2] {
         let [a, b] = [lanes_d(self, n[0]), lanes_d(self, n[1])];
@@ -462,7 +467,7 @@ pub trait Vector: Copy {
             self.load_d(&b.map(exp::power_of_32nds)),
         ]
     }
-    /// The entries of the table of [`ln`] for positive normal floats.
+    /// The [`LnParts`] of positive normal floats.
     #[inline(always)]
     // In bounds: `lane` is below `MAX_LANES`, `entry` below the length of the tables.
     fn ln_parts(self, x: Self::F) -> LnParts<Self::D> {
@@ -483,7 +488,8 @@ pub trait Vector: Copy {
             k: [self.load_d(&k), self.load_d(&k[half..])],
         }
     }
-    /// The sum of the bits of each `entry` and 2^45 times those of each n, as integers.
+    /// The sum of the bits of each `entry` and 2^45 times those of the corresponding `n`, as
+    /// integers.
     #[inline(always)]
     fn add_shifted_bits(self, entry: Self::D, n: Self::D) -> Self::D {
         let (mut sums, n) = (lanes_d(self, entry), lanes_d(self, n));
@@ -521,7 +527,8 @@ pub(super) fn lanes_d<V: Vector>(v: V, x: V::D) -> [f64; MAX_LANES / 2] {
     lanes
 }
 
-/// Exchanges each pair of neighbours, the first at lane `start`, where the former is less in `x`.
+/// Exchanges, in both registers, each pair of adjacent lanes from lane `start` on, where the first
+/// of the two is less in `x`.
 #[inline(always)]
 fn compare_exchange<V: Vector>(v: V, x: V::F, y: V::F, start: usize) -> (V::F, V::F) {
     let (mut xs, mut ys) = (v.lanes(x), [0; MAX_LANES]);
@@ -572,7 +579,7 @@ fn fma_of_host<V: Vector>(v: V, a: V::D, b: V::D, c: V::D) -> V::D {
 fn exp2_128ths<V: Vector>(v: V, shifted: V::D) -> [V::D; 2] {
     let ks = &lanes_d(v, shifted)[..V::LANES / 2];
     let (first, last) = (ks[0], ks[V::LANES / 2 - 1]);
-    // In the order of the logits these are usually one entry, or two neighbours.
+    // In the order of the logits these are usually one entry, or two adjacent ones.
     let every = u32::MAX >> (32 - V::LANES / 2);
     let is_first = v.splat_d(first);
     if v.eq_d(shifted, is_first) | v.eq_d(shifted, v.splat_d(last)) == every {

@@ -19,8 +19,8 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(1);
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The longest time that threads wait for a fork: as long as copying a large process takes. A fork
-/// that has not ended by then waits for a lock of the program that one of the waiting threads
-/// holds.
+/// that has not ended by then is assumed to wait for a lock of the program that one of the waiting
+/// threads holds.
 pub(super) const LONGEST_FORK: Duration = Duration::from_secs(1);
 
 /// The number of forks that have ever begun.
@@ -29,7 +29,7 @@ static BEGUN: AtomicUsize = AtomicUsize::new(0);
 /// The number of forks that have ended in the parent.
 static ENDED: AtomicUsize = AtomicUsize::new(0);
 
-/// The number of the [`BEGUN`] forks that threads no longer wait for.
+/// The value of [`BEGUN`] up to which threads no longer wait for the forks.
 static PASSED: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
@@ -95,12 +95,12 @@ pub(super) fn count_after_forks(counter: &AtomicUsize) {
     }
 }
 
-/// True if a fork has begun that threads wait for.
+/// Returns true if a fork has begun that threads wait for.
 fn must_wait() -> bool {
     FORKS.load(Ordering::SeqCst) != 0 && !are_passed()
 }
 
-/// True if threads no longer wait for the forks that have begun.
+/// Returns true if threads no longer wait for the forks that have begun.
 pub(super) fn are_passed() -> bool {
     PASSED.load(Ordering::SeqCst) == BEGUN.load(Ordering::SeqCst)
 }

@@ -54,7 +54,7 @@ functions! {
     pub fn fma_f64(x, y, z) -> f64 = fma;
 }
 
-/// Returns the library's function of this name, which ends with a NUL.
+/// Returns the function of `ucrtbase.dll` named `name`, which must end with a NUL.
 fn found(name: &[u8]) -> Option<*mut c_void> {
     let name = CStr::from_bytes_with_nul(name).ok()?;
     Some(symbol(library("ucrtbase.dll")?, name)?.as_ptr())

@@ -86,8 +86,8 @@ const LOGIT_OWNERS: [[i32; 8]; 3] = [
     [32, 0, 0, 64, 0, 0, 128, 0],
 ];
 
-/// The lanes of neighbours 1 and 2, 3 and 4, and so on, exchanged. The first and the last lane have
-/// no neighbour.
+/// For each lane, the one that it is exchanged with: lanes 1 and 2, 3 and 4, and so on. The first
+/// and the last lane stay.
 const ODD_NEIGHBOURS: [i32; 8] = [0, 2, 1, 4, 3, 6, 5, 7];
 
 static ENTRIES: [f64; 32] = from_bits(TABLE);

@@ -66,8 +66,8 @@ pub(super) const SCATTER_PROBABILITIES: [i32; 16] = scattering(2);
 
 pub(super) const LANE_NUMBERS: [i32; 16] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
 
-/// The lanes of neighbours 1 and 2, 3 and 4, and so on, exchanged. The first and the last lane have
-/// no neighbour.
+/// For each lane, the one that it is exchanged with: lanes 1 and 2, 3 and 4, and so on. The first
+/// and the last lane stay.
 pub(super) const ODD_NEIGHBOURS: [i32; 16] = [0, 2, 1, 4, 3, 6, 5, 8, 7, 10, 9, 12, 11, 14, 13, 15];
 
 /// The lower halves of the doubles in two registers, in the order in which unpacking words joins
