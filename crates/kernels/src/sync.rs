@@ -178,8 +178,8 @@ impl<G: DerefMut> DerefMut for Held<G> {
     }
 }
 
-/// A section in which no other thread of the process forks, for locks of other libraries that its
-/// thread may hold. Sections may be nested.
+/// A section during which no other thread of the process forks, for code that may hold locks of
+/// other libraries. Sections may be nested.
 #[derive(Debug)]
 pub struct Section(PhantomData<*const ()>);
 

@@ -7,8 +7,8 @@
 //! way until few candidates remain to be ranked. Among equal logits the host's order decides (see
 //! [`host_order`](super::host_order)).
 //!
-//! The sums are `double`s in another order than the built-in's. If their rounding could decide, the
-//! result is `None`.
+//! The sums are `double`s, which are not added in the order of the built-in. If their rounding
+//! could decide, the result is `None`.
 
 use super::Workspace;
 use super::argsort::Ranking;

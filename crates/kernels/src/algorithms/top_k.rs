@@ -270,7 +270,8 @@ fn sampled(n: usize, groups: usize) -> impl Iterator<Item = usize> {
     })
 }
 
-/// The least room for candidates that pass a sample's threshold: far more than pass for a small k.
+/// The least number of candidates for which memory is reserved before a threshold from a sample
+/// selects them: far more than pass for a small `k`.
 const ROOM: usize = 4096;
 
 /// The number of candidates in a sample; twice as many for a large k and a long array. Without a

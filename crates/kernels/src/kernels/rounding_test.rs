@@ -37,7 +37,7 @@ pub const FURTHEST: f32 = -30.0;
 /// The smallest sum that is computed by this method: 2^-10.
 pub const SMALLEST: f32 = 1.0 / 1024.0;
 
-/// A selection of logits, and the rounding and summation of their terms.
+/// The logits whose terms are added, and the way in which the terms are computed and rounded.
 #[derive(Clone, Copy, Debug)]
 pub struct Rounded {
     /// The largest of all logits.

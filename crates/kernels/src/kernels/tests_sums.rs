@@ -59,7 +59,7 @@ fn check_double(xs: &[f32], max: f32) {
     assert!(sums_a.iter().zip(&sums_b).all(|(&a, &b)| near(a, b)));
 }
 
-/// Exponentials that are computed in place, in an array of candidates, are the same.
+/// Checks that exponentials are the same if they are computed in place, in an array of candidates.
 #[test]
 fn exponentials_in_place() {
     for_all(|isa, logits| {

@@ -104,7 +104,7 @@ pub(super) struct Series<'a> {
     pub keys: &'a [f32],
     /// The terms to add.
     pub values: &'a [f32],
-    /// The kind of the terms, which determines how they follow from the keys.
+    /// The kind of the terms, which determines how they are computed from the keys.
     pub terms: Terms,
     /// An approximate sum of the terms.
     pub total: f64,

@@ -46,8 +46,8 @@ fn one_by_one(sorted: &[TokenData]) -> (f32, f32) {
     (sum, entropy)
 }
 
-/// Compares the results with those of the sorted array. Returns true, for the sum and for the
-/// entropy, if it was found.
+/// Compares the results with those of the sorted array. Returns, for the sum and for the entropy,
+/// true if it was found.
 fn check(descending: &mut DescendingSum, data: &[TokenData], beside: f32) -> [bool; 2] {
     let sorted = sorted(data);
     let (sum, entropy) = one_by_one(&sorted);
@@ -170,7 +170,7 @@ fn sums_and_entropies_are_those_of_the_sorted_array() {
     }
 }
 
-/// Many equal candidates bring the total close to a power of two, from both sides.
+/// Checks sums whose total is close to a power of two, on either side.
 #[test]
 #[cfg_attr(miri, ignore = "no pointers, and minutes")]
 fn sums_beside_a_power_of_two() {
@@ -304,7 +304,7 @@ fn a_cut_is_that_of_the_sorted_array() {
     assert!(seen.crossings > 100 && seen.misses > 0, "{seen:?}");
 }
 
-/// If too many different terms are half-way between two floats, the sum is given up.
+/// Checks that a sum is given up if too many different terms are half-way between two floats.
 #[test]
 #[cfg_attr(miri, ignore = "no pointers, and minutes")]
 fn many_terms_half_way_give_way() {
@@ -326,7 +326,7 @@ fn many_terms_half_way_give_way() {
     assert_eq!(binades.sum(of_keys(&keys, total)), Some(expected));
 }
 
-/// A wrong total, which makes brackets miss, costs passes but does not change the result.
+/// Checks that a wrong total, which makes brackets miss, does not change the result.
 #[test]
 #[cfg_attr(miri, ignore = "no pointers, and minutes")]
 fn a_wrong_total_changes_nothing() {

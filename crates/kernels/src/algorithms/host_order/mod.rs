@@ -387,7 +387,7 @@ impl HostOrder {
     /// these logits. None of the logits [`overflows`].
     pub fn settle(&mut self, logits: &[f32], k: usize, ranked: &mut [u32], sorted: &mut [f32]) {
         let cut = ranked.len() < logits.len();
-        // Makes room for an array of this size, even if it has no ties.
+        // Reserves memory for an array of this size, even if it has no ties.
         self.warm_up(logits.len());
         if is_stable() || !self.ties.find(sorted, cut) {
             return;

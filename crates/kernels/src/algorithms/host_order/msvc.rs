@@ -174,8 +174,8 @@ impl Sides<'_> {
     }
 
     /// Moves the misplaced item of the lower side to the place after the equal items, if the upper
-    /// side has no misplaced item. The last item that comes before the pivot takes its place, and
-    /// the last equal item takes the place of that item.
+    /// side has no misplaced item. The last item that comes before the pivot moves to where that
+    /// item was, and the last equal item moves to where the last item before the pivot was.
     fn move_up(&mut self) {
         self.seen.start -= 1;
         self.equal.start -= 1;
@@ -185,8 +185,8 @@ impl Sides<'_> {
     }
 
     /// Moves the misplaced item of the upper side to the place before the equal items, if the lower
-    /// side has no misplaced item. The first item that comes after the pivot takes its place, and
-    /// the first equal item takes the place of that item.
+    /// side has no misplaced item. The first item that comes after the pivot moves to where that
+    /// item was, and the first equal item moves to where the first item after the pivot was.
     fn move_down(&mut self) {
         self.range.swap(self.seen.end, self.equal.end);
         self.range.swap(self.equal.end, self.equal.start);

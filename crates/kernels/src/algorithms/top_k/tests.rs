@@ -81,8 +81,8 @@ fn keys_of_every_kind_are_sorted() {
     }
 }
 
-/// A sample may miss nearly all large logits of a sawtooth, if its teeth are as far apart as the
-/// groups.
+/// Checks an array whose sample has none of the large logits. That may happen to a sawtooth whose
+/// teeth are as far apart as the groups of the sample.
 #[test]
 #[cfg_attr(miri, ignore = "no pointers, and minutes")]
 fn a_sample_that_lets_too_many_pass() {

@@ -101,7 +101,7 @@ fn sorted_as_other_libraries_do() {
             let most = random.pick(&[64, 300, keys.len()]).min(keys.len());
             compare(sorts, &mut order, &keys, random.below(most + 1));
         }
-        // Every library sorts the arrays that are made against any of them.
+        // Every library sorts the arrays that were made to defeat any of them.
         for n in [40, 64, 200, 1000, 4097] {
             let killers = libraries.iter().filter_map(|other| other.killer(n));
             let of_msvc = killer::of_msvc(n).into_iter().map(|x| -(x as f32));
