@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 pub struct HostProfile {
     /// The order in which the sorts of its C++ library leave equal elements.
     pub sort: Sort,
-    /// The draws that use a random number to choose the only candidate.
+    /// The draws that use a random number even if there is only one candidate.
     pub one_candidate_draw: OneCandidateDraw,
     /// The library from which its samplers take exponentials, logarithms and powers.
     pub libm: Libm,

@@ -158,7 +158,7 @@ impl<T> OnceLock<T> {
 #[derive(Debug)]
 pub struct Held<G> {
     guard: G,
-    // Declared after the lock, so that it is dropped after it.
+    // Declared after the guard, so that the section ends after the lock is released.
     _section: Section,
 }
 
@@ -238,7 +238,7 @@ fn own_counter() -> &'static Counter {
 fn count() {
     watch_forks();
     let counter = &own_counter().0;
-    // Either this sees that a fork has begun, or the fork sees that the thread is counted.
+    // Either this load sees that a fork has begun, or the fork sees that the thread is counted.
     counter.fetch_add(1, Ordering::SeqCst);
     if FORKS.load(Ordering::SeqCst) != 0 {
         forks::count_after_forks(counter);

@@ -137,7 +137,8 @@ pub fn read(address: usize, bytes: &mut [u8]) -> bool {
 }
 
 /// Makes the page with this address writable, calls `write`, restores the page's access, and
-/// returns the result. Returns `None` without calling `write` if there is no such page.
+/// returns the result. Returns `None` without calling `write` if there is no such page. Returns an
+/// error if Windows refuses to change the access, or to restore it after `write` has returned.
 pub fn while_writable<T>(address: usize, write: impl FnOnce() -> T) -> io::Result<Option<T>> {
     let at = address as *const c_void;
     // SAFETY: zeros are a valid value.

@@ -50,7 +50,8 @@ pub fn first_reaching(mut terms: impl Iterator<Item = f64>, target: f64) -> Opti
     })
 }
 
-/// Returns the first index at which the running sum of the terms reaches `target`.
+/// Returns the first index at which the running sum of the terms reaches `target`; `None` if it
+/// never does.
 // In bounds: there is a sum for each block of terms.
 fn reach<T>(terms: &[T], term: impl Fn(&T) -> f32, sums: &[f64], target: f64) -> Option<usize> {
     let sums = &sums[..terms.len().div_ceil(SUM_BLOCK)];

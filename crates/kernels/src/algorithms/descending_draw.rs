@@ -18,7 +18,7 @@ use crate::kernels::scan::sum_from;
 use crate::per_thread::lent_per_thread;
 use crate::token::TokenData;
 
-/// The candidates to draw from: the logits of a vocabulary in descending order.
+/// The candidates to draw from: those of a vocabulary, in the descending order of their logits.
 #[derive(Clone, Copy, Debug)]
 pub struct Descending<'a> {
     /// The logits by token. None is NaN.
@@ -171,9 +171,9 @@ enum Head {
     Behind,
 }
 
-/// Copies the keys and exponentials on which `target` may fall from `from` to `to`. Returns the sum
-/// of the exponentials of all larger keys, including `base`, the sum of those that are not in
-/// `from`.
+/// Copies from `from` to `to` the keys on which `target` may fall, and their exponentials. Returns
+/// the sum of the exponentials of all larger keys: of those in `from`, plus `base`, the sum of
+/// those that are not.
 fn narrow(
     from: (&[f32], &[f32]),
     base: f64,

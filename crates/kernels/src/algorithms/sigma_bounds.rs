@@ -29,7 +29,7 @@ const ROUNDING: f64 = f32::EPSILON as f64 / 2.0;
 /// The error of the sums here, relative to the sums of the absolute terms: 70 roundings at most, in
 /// the order of `moments`.
 const SUM_ERROR: f64 = 1e-5;
-/// An upper bound on the loss below the smallest normal float.
+/// An upper bound on the error of an operation whose result is below the smallest normal float.
 const TINY: f64 = f32::MIN_POSITIVE as f64;
 /// The number of terms beyond which the bounds would not hold.
 const MOST: usize = 1 << 20;

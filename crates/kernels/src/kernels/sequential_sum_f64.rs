@@ -27,9 +27,10 @@ const ABOVE: f64 = 1.0 + f64::EPSILON;
 /// Adds terms whose order does not matter: the sum stays in its binade [c, 2c), and no term is
 /// half-way between two of that binade's numbers. `None` otherwise.
 ///
-/// Sums that begin in the middle of that binade round each term to its numbers, in every lane. A
-/// half-way term is rounded down if it is made a little less, and up if it is made a little more.
-/// For all other terms that makes no difference, or at most counts them as half-way.
+/// Sums that begin in the middle of that binade round each term to the binade's numbers, in every
+/// lane. A half-way term is rounded down if it is first multiplied by a little less than 1, and up
+/// if by a little more. For other terms that makes no difference, except that some are taken for
+/// half-way ones.
 #[inline(always)]
 // In bounds: `i` is 0 or 1; a chunk has two registers.
 fn try_block<V: Vector>(v: V, sum: f64, terms: &[f64]) -> Option<f64> {

@@ -560,7 +560,8 @@ fn exp2_of_remainder<V: Vector>(v: V, x: V::D) -> (V::D, V::D) {
 const HOST_FUSES: bool = !cfg!(target_env = "musl");
 
 /// True if the target's `expf` also fuses the product x * 32 / ln 2, whose nearest integer is k. On
-/// aarch64 glibc rounds that product by an instruction, so it computes the product by itself.
+/// aarch64 glibc rounds that product with a rounding instruction, so the product is computed
+/// separately.
 const HOST_FUSES_REMAINDER: bool = HOST_FUSES && !cfg!(target_arch = "aarch64");
 
 /// a * b + c as the C library's functions compute it.

@@ -15,7 +15,7 @@ const PAUSE: Duration = Duration::from_micros(50);
 /// processor, so the thread that is waited for could not run either.
 const LONGEST_PAUSE: Duration = Duration::from_millis(1);
 
-/// The time that a fork waits for other threads: longer than any of them holds a lock.
+/// The longest time that a fork waits for other threads: longer than any of them holds a lock.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The longest time that threads wait for a fork: as long as copying a large process takes. A fork

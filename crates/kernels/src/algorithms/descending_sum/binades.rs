@@ -10,8 +10,8 @@
 //! - a few of the largest are sorted and added one by one: most crossings lie among these;
 //! - if the remaining terms cannot reach the next binade, they are added in one pass;
 //! - otherwise a sample brackets the key at which the sum crosses; the terms above the bracket are
-//!   added in one pass, those inside are copied, and pivots narrow the bracket until some dozens
-//!   remain to be sorted and added one by one.
+//!   added in one pass, those inside are copied, and pivots narrow the bracket until few remain to
+//!   be sorted and added one by one.
 //!
 //! A sample affects only the speed: every addition is checked to stay in its binade, and a bracket
 //! that misses the crossing costs another pass. Each half-way term costs another pass, too; if

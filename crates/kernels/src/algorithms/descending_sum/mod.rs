@@ -492,7 +492,7 @@ fn exponentials(logits: &[f32], max: f32, es: &mut Vec<f32>) -> f64 {
     es.chunks_mut(CHUNK).map(exponentiate).sum()
 }
 
-/// Returns a probability whose term of an entropy is less than `nothing`.
+/// Returns a probability whose term in an entropy is less than `nothing`.
 fn smallest_for(nothing: f32) -> f32 {
     let mut p = nothing;
     for _ in 0..4 {

@@ -118,7 +118,7 @@ fn offer_all_on<V: Vector, const LEFT: bool>(
     }
 }
 
-/// Sorts a heap.
+/// Sorts a heap, as `std::sort_heap` does.
 pub(super) fn sort_heap<const LEFT: bool>(heap: &mut [Item]) {
     if !LEFT && all_equal(heap) {
         sort_heap_of_equals(heap);

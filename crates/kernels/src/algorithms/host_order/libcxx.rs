@@ -286,7 +286,8 @@ fn split_around_first(items: &mut [Item], before: Option<u32>) -> Split {
     }
 }
 
-/// Moves the items that are equal to the first, which is the least, to the front.
+/// Moves all items with the key `pivot`, the least key, to the front. The first item already has
+/// it.
 // In bounds: there are more than `leaf` items.
 fn split_off_least(items: &mut [Item], pivot: u32) -> Split {
     let (second, _) = partition(items, 1..items.len(), &mut 0, |key| key <= pivot);

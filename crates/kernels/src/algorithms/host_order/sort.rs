@@ -5,7 +5,7 @@ pub use super::wanted::{All, Wanted};
 use super::{introsort, libcxx, msvc};
 use crate::host_profile::{HostProfile, Sort};
 
-/// Sorts the parts of `items` that `wanted` selects.
+/// Sorts the parts of `items` that `wanted` selects, as the host's `std::sort` does.
 pub fn sort(items: &mut [Item], wanted: &mut impl Wanted) {
     match HostProfile::current().sort {
         Sort::Libstdcxx | Sort::Stable => introsort::sort(items, wanted),

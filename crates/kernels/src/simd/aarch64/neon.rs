@@ -198,7 +198,7 @@ impl Vector for Neon {
     }
 
     instructions! {
-        // The instruction for the maximum gives NaN if either operand is.
+        // The instruction for the maximum returns NaN if either operand is NaN.
         fn max(a: float32x4_t, b: float32x4_t) -> float32x4_t = vbslq_f32(vcgtq_f32(a, b), a, b);
         fn max_d(a: float64x2_t, b: float64x2_t) -> float64x2_t = vbslq_f64(vcgtq_f64(a, b), a, b);
         fn splat(x: f32) -> float32x4_t = vdupq_n_f32(x);
