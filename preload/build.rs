@@ -4,7 +4,7 @@
 use std::fmt::Write;
 use std::path::Path;
 
-/// The list of llama-sieve's C functions.
+/// The file that lists llama-sieve's C functions.
 const FUNCTIONS: &str = "../tests/exports.txt";
 
 fn main() {
@@ -27,9 +27,10 @@ fn main() {
 
 /// Returns the linker's argument that keeps llama-sieve's C interface, which is linked in, from
 /// being exported. Otherwise the calls of a program that has its own copy of llama-sieve would be
-/// bound to this one.
+/// bound to the copy in this library.
 ///
-/// Zig's linker cannot exclude libraries. For it `ci/release` names a version script.
+/// Zig's linker cannot exclude libraries, so `release/build.py` names a version script for it
+/// instead.
 fn inside() -> String {
     let variable = "LLAMA_SIEVE_PRELOAD_VERSION_SCRIPT";
     println!("cargo::rerun-if-env-changed={variable}");
@@ -39,7 +40,7 @@ fn inside() -> String {
     }
 }
 
-/// Writes the table that `src/functions.rs` includes, in the order of the names.
+/// Writes the table that `src/functions.rs` includes, sorted by name.
 fn write_functions() {
     println!("cargo::rerun-if-changed={FUNCTIONS}");
     let list = std::fs::read_to_string(FUNCTIONS).expect("tests/exports.txt is there");

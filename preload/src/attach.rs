@@ -42,8 +42,9 @@ static ATTACHED: Mutex<Attached> = Mutex::new(Attached {
     bent: Vec::new(),
 });
 
-/// Locks the record of the attached imports. In a forked child this can fail, since another thread
-/// of the parent may have held the lock, which is then never released.
+/// Locks the record of the redirected imports. Fails if another thread holds the lock for longer
+/// than [`PATIENCE`]. In a forked child, the lock is never released if another thread of the parent
+/// held it during the fork.
 fn attached() -> Result<MutexGuard<'static, Attached>, Failure> {
     let started = Instant::now();
     loop {
@@ -117,11 +118,11 @@ fn detach() -> Result<usize, Failure> {
     unbent
 }
 
-/// Returns the number that `body` returns, or its negative error code. In that case `error`
+/// Returns the number that `body` returns, or its negative error code. After a failure, `error`
 /// receives a text for the caller.
 ///
 /// # Safety
-/// `error` is a place for a pointer.
+/// `error` is valid for writing a pointer.
 unsafe fn answer(
     call: &str,
     error: *mut *const c_char,
@@ -146,22 +147,22 @@ unsafe fn answer(
 }
 
 /// Points the imports of the process at the stand-ins. Returns the number of imports that were not
-/// yet pointed there, or a negative error code. In that case `error` receives a text that is valid
-/// until this thread's next call.
+/// yet pointed there, or a negative error code. After a failure, `error` receives a text, which is
+/// valid until this thread's next call of llama-sieve.
 ///
 /// # Safety
-/// `error` is a place for a pointer.
+/// `error` is valid for writing a pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llama_sieve_preload_attach(error: *mut *const c_char) -> c_int {
     // SAFETY: the caller guarantees the place.
     unsafe { answer("llama_sieve_attach", error, attach) }
 }
 
-/// Restores the imports. Returns their number, or a negative error code with a text, as
-/// [`llama_sieve_preload_attach`] does.
+/// Restores the imports. Returns their number, or a negative error code. After a failure, `error`
+/// receives a text, as from [`llama_sieve_preload_attach`].
 ///
 /// # Safety
-/// As for [`llama_sieve_preload_attach`].
+/// `error` is valid for writing a pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llama_sieve_preload_detach(error: *mut *const c_char) -> c_int {
     // SAFETY: the caller guarantees the place.

@@ -8,13 +8,13 @@
 //! ```text
 //! apply to [token 0, token 1]
 //! neither has changed  -> the chain works on the logits
-//! else                 -> apply to all tokens; the chain works on what they are then
+//! otherwise            -> apply to all tokens; the chain works on the changed logits
 //! ```
 //!
-//! Any sampler may come before a chain. A budget is recognised by its name, and by testing a copy
-//! of it on other candidates. Recognised budgets are kept in a list, since the note about a chain
-//! (see `calls`) may outlive the budget to which it refers. A freed budget is removed from the
-//! list.
+//! Any sampler may come before a chain. A budget is recognised by its name, and by applying a copy
+//! of it to several arrays of candidates. Recognised budgets are kept in a list, since the note
+//! about a chain (see `calls`) may outlive the budget to which it refers. A freed budget is removed
+//! from the list.
 
 use std::ffi::{CStr, c_char, c_void};
 use std::mem::transmute;
@@ -38,17 +38,18 @@ static CLONE: Function = Function::new(c"llama_sampler_clone");
 static FREE: Function = Function::new(c"llama_sampler_free");
 static NAME_OF: Function = Function::new(c"llama_sampler_name");
 
-/// The most live budgets that are known at once; chains after other budgets are left to the host.
+/// The most live budgets that are in the list at once. Chains after other budgets are left to the
+/// host.
 const MOST: usize = 255;
 
-/// The logit of the two candidates with which a budget is tested. A budget that changes it always
-/// sets another number.
+/// The logit of the two candidates that show whether a budget forces a token. A budget changes a
+/// logit only to minus infinity, so a change is always visible.
 const ASKED: f32 = 1.5;
 
 /// An entry of the list.
 struct Place {
     sampler: AtomicPtr<llama_sampler>,
-    /// The number of samplers that this entry has held.
+    /// The number of samplers that have been removed from this entry.
     nth: AtomicU32,
 }
 
@@ -81,7 +82,7 @@ impl Listed {
         below | self.0 << (u32::BITS - BITS)
     }
 
-    /// True unless this refers to no budget.
+    /// True if this refers to a budget, even if that has been freed.
     pub const fn is_some(self) -> bool {
         self.0 != 0
     }
@@ -94,7 +95,8 @@ impl Listed {
         (is_it && !sampler.is_null()).then_some(sampler)
     }
 
-    /// Adds a sampler to the list, if there is room.
+    /// Returns the entry of a sampler, which is added if it is not in the list; `None` if the list
+    /// is full.
     fn of(sampler: *mut llama_sampler) -> Option<Self> {
         let listed = |(i, place): (usize, &Place)| {
             let nth = place.nth.load(Ordering::Acquire) & 0xFFFF;
@@ -138,12 +140,12 @@ pub fn forget_all() {
     }
 }
 
-/// Adds the sampler that a host is about to apply to `array` before the chain to the list, if it is
-/// a budget.
+/// Adds `smpl` to the list if it is a budget, and returns its entry. The host is about to apply it
+/// to `array`, before the chain.
 ///
 /// # Safety
-/// `smpl` is a live sampler of the host that is served, which is used by no other thread; `array`
-/// is NULL or valid.
+/// `smpl` is a live sampler of the host that is served, and no other thread uses it; `array` is
+/// NULL or valid.
 pub unsafe fn recognise(
     smpl: *mut llama_sampler,
     array: *const llama_token_data_array,
@@ -160,10 +162,10 @@ pub unsafe fn recognise(
     }
 }
 
-/// Returns the logits after the budget, for the chain; `None` if they are not known.
+/// Returns the logits that `budget` leaves for the chain; `None` if they cannot be determined.
 ///
 /// # Safety
-/// `budget` is a live sampler of the host that is served, which is used by no other thread.
+/// `budget` is a live sampler of the host that is served, and no other thread uses it.
 pub unsafe fn edited(budget: *mut llama_sampler, logits: &[f32]) -> Option<Edited> {
     let apply = APPLY.route()?;
     let candidate = |(i, &logit): (usize, &f32)| TokenData::new(i as i32, logit);
@@ -183,10 +185,11 @@ pub unsafe fn edited(budget: *mut llama_sampler, logits: &[f32]) -> Option<Edite
     Some(Edited::Others(others))
 }
 
-/// Applies a sampler to candidates. `None` if it changes more than logits.
+/// Applies a sampler to candidates. Returns `None` if it sets the array's pointer, size, selected
+/// index or mark as sorted.
 ///
 /// # Safety
-/// As for [`edited`].
+/// The sampler is a live one of the host that is served, and no other thread uses it.
 unsafe fn apply_to(
     apply: Route,
     smpl: *mut llama_sampler,
@@ -207,11 +210,12 @@ unsafe fn apply_to(
     (marks == (candidates.as_mut_ptr(), candidates.len(), -1, 0)).then_some(())
 }
 
-/// True if a copy changes several arrays of candidates as a budget does: it changes nothing in any
-/// of them, or sets all tokens except one to minus infinity.
+/// True if `copy` acts on several arrays of candidates as a budget does: it changes none of them,
+/// or in each it sets the logits of all tokens except the forced one to minus infinity. Returns
+/// `None` if its effect on one array is not a budget's, or if it cannot be applied.
 ///
 /// # Safety
-/// As for [`edited`].
+/// The sampler is a live one of the host that is served, and no other thread uses it.
 unsafe fn is_budget(copy: *mut llama_sampler, all: &[TokenData]) -> Option<bool> {
     let apply = APPLY.route()?;
     let mut other = memory::with_room(all.len()).ok()?;
@@ -266,7 +270,7 @@ impl Outcome {
         is_alone.then(|| Self::Forces(forced.map(|(_, after)| after.id)))
     }
 
-    /// True if both effects can be those of one budget, without a token in between.
+    /// True if one budget can have both effects, with no token accepted in between.
     fn agrees(self, other: Self) -> bool {
         match (self, other) {
             (Self::Nothing, Self::Nothing) => true,

@@ -1,9 +1,9 @@
 //! Distinguishes calls by llama.cpp's own samplers from calls by the program, if one library or
 //! program contains both.
 //!
-//! A call is attributed by the position of its address among those of the exported functions. A
-//! function that is not exported is attributed to its neighbours, since the functions of one source
-//! file are contiguous.
+//! A call is attributed to the exported function that contains its address. If none does, the call
+//! counts as one by the samplers if the exported function before or after the address is theirs:
+//! the functions of one source file are contiguous.
 
 use std::ffi::CStr;
 
@@ -49,8 +49,9 @@ impl Functions {
     }
 }
 
-/// True if llama.cpp's samplers have a function with this name, which C++ may have mangled: `_ZN`
-/// or `_Z`, and the length of the first part of the name.
+/// True if this is the name of a function of llama.cpp's samplers: it begins with `llama_sampler`,
+/// after the prefix of a name that C++ has mangled (`_ZN` or `_Z`, and the length of the first
+/// part).
 fn is_of_samplers(name: &CStr) -> bool {
     let name = name.to_bytes();
     let mangled = name

@@ -14,20 +14,20 @@
 //! This is exact only if nothing comes before the chain except a budget, whose effect is known: see
 //! `budget`. So the first call with each chain is only watched. The findings are noted with the
 //! chain's first member, which is freed with it: see `watch`. If anything else comes before the
-//! chain, the chain is left to the host for good. If the queries come in another order, or the
+//! chain, the chain is left to the host for good. If the queries come in a different order, or the
 //! candidates are not the logits, all chains are left to the host. A call in which the grammar
 //! comes first must have been observed without a grammar. Some later calls are watched again: see
 //! `proof`.
 //!
-//! Watching does not show how the host uses the answers. So the first answers in a process are
-//! those of copies of the chain. The chain itself is run when the host applies it to the candidates
-//! of the answers. If the host does something else, its function is called once more, and samples
-//! itself.
+//! Watching does not show how the host uses the answers. So the first answers in a process are the
+//! candidates that copies of the chain left. The chain itself is run when the host applies it to
+//! these candidates. If the host does something else, its function is called once more, and does
+//! the sampling.
 //!
 //! `llama_sampler_sample` is watched in the same way, in a call of its own. It is answered as a
 //! whole, not query by query.
 //!
-//! After a grammar has rejected the token, the host begins again, now with the grammar before the
+//! After a grammar has rejected the token, the host samples again, now with the grammar before the
 //! chain. If the grammar is this library's, the second query runs both. If it is the host's, the
 //! host gets the whole vocabulary.
 
@@ -64,7 +64,7 @@ const SAMPLED_ALIKE: u64 = 16;
 /// The stage of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// The host samples itself, and its steps are recorded.
+    /// The host does the sampling, and its steps are recorded.
     Watched,
     /// The first query is to run the chain.
     Waiting,
@@ -140,7 +140,7 @@ pub fn is_inside() -> bool {
 }
 
 /// Waits until no thread is in a call. New calls [are passed on](slots::are_aside). Returns false
-/// if a call does not end in time.
+/// if a call does not end within `patience`.
 pub fn all_are_over(patience: Duration) -> bool {
     let started = Instant::now();
     // Sequentially consistent, as in [`Entered::new`]: either the call sees that it is to be passed
@@ -258,8 +258,8 @@ impl Entered {
 /// The bits of a note that identify its chain.
 const OF_CHAIN: u64 = !0xFFFF_FFFF;
 
-/// Returns the note if it belongs to this chain. A host may have moved the member that stores the
-/// note to another chain, about which nothing is known.
+/// Returns the note if it belongs to this chain. Otherwise the host has moved the member that
+/// stores the note from another chain, and the note is reset: nothing is known about this chain.
 fn known_of(chain: *const llama_sampler, note: &AtomicU64) -> u64 {
     let known = note.load(Ordering::Relaxed);
     let of_chain = (chain.addr() as u64 >> 4) << u32::BITS;
@@ -317,7 +317,8 @@ pub enum Run {
     Rehearsal,
 }
 
-/// Returns the chain to be run when the host has made the first query about this output.
+/// Returns the chain to be run when the host has made the first query about this output; `None` if
+/// none is to be run.
 pub fn to_be_run(ctx: *mut llama_context, idx: i32) -> Option<Now> {
     with_call(|call| {
         if call.entry != Entry::Common || (call.ctx, call.idx) != (ctx, idx) {
@@ -425,8 +426,8 @@ pub fn count(ctx: *mut llama_context, idx: i32) -> Option<u32> {
     answer((ctx, idx), None, |c| u32::try_from(c.ids.len()).ok())?
 }
 
-/// Records a call of `llama_get_sampled_token_ith`, which the host answers. From here on the
-/// candidates are the host's own.
+/// Records a call of `llama_get_sampled_token_ith`, which the host answers. Later queries are left
+/// to the host, too.
 pub fn token(ctx: *mut llama_context, idx: i32) -> Option<Token> {
     with_call(|call| {
         call.ask(Question::Token, (call.ctx, call.idx) == (ctx, idx));
@@ -543,11 +544,11 @@ impl Call {
         }
     }
 
-    /// Returns the handling of an applied sampler; `None` for a member of the one that is being
-    /// applied.
+    /// Returns the handling of an applied sampler; `None` for NULL, and for a sampler that another
+    /// one applies.
     ///
     /// # Safety
-    /// As for [`apply`].
+    /// The requirements of [`apply`] apply.
     unsafe fn apply(
         &mut self,
         smpl: *mut llama_sampler,
@@ -611,7 +612,7 @@ impl Call {
     /// Records that the host applies the sampler, and returns how it is handled.
     ///
     /// # Safety
-    /// As for [`apply`].
+    /// The requirements of [`apply`] apply.
     unsafe fn watch(
         &mut self,
         smpl: *mut llama_sampler,
@@ -661,10 +662,10 @@ impl Call {
         self.stage == Stage::Failed || (answers && self.trial.is_some())
     }
 
-    /// Handles a sampler that the host applies after such answers.
+    /// Handles a sampler that the host applies after answers from copies of the chain.
     ///
     /// # Safety
-    /// As for [`apply`].
+    /// The requirements of [`apply`] apply.
     unsafe fn try_answers(
         &mut self,
         smpl: *mut llama_sampler,
@@ -733,7 +734,8 @@ impl Call {
     }
 }
 
-/// Records that the host applies this budget first; `None` means a sampler that is not a budget.
+/// Records that the host applies this budget first. `None` stands for a sampler that is not a
+/// budget, and records nothing.
 pub fn comes_first(budget: Option<Listed>) {
     with_call(|call| {
         let budget = budget?;
@@ -753,7 +755,7 @@ pub fn comes_first(budget: Option<Listed>) {
 /// left.
 ///
 /// # Safety
-/// As for [`apply`].
+/// The requirements of [`apply`] apply.
 pub unsafe fn chain_was_run(was_run: bool, array: *mut llama_token_data_array) {
     with_call(|call| {
         // SAFETY: the caller guarantees the array.
@@ -774,7 +776,7 @@ pub unsafe fn chain_was_run(was_run: bool, array: *mut llama_token_data_array) {
 /// True if a grammar of this library is applied to a single token, as a check.
 ///
 /// # Safety
-/// As for [`apply`].
+/// The requirements of [`apply`] apply.
 unsafe fn is_check(smpl: *const llama_sampler, array: *const llama_token_data_array) -> bool {
     // SAFETY: the caller guarantees sampler and array.
     unsafe {
@@ -783,11 +785,11 @@ unsafe fn is_check(smpl: *const llama_sampler, array: *const llama_token_data_ar
     }
 }
 
-/// Sets the selected index in the host's array to the chain's choice. Returns false if the array is
-/// not the one that the chain left.
+/// Sets the selected index in the host's array to the chain's choice. Returns false if the array
+/// has a different number of candidates from what the chain left.
 ///
 /// # Safety
-/// As for [`apply`].
+/// The requirements of [`apply`] apply.
 unsafe fn select(array: *mut llama_token_data_array) -> bool {
     let Some(columns) = taken() else {
         return false;
@@ -802,7 +804,7 @@ unsafe fn select(array: *mut llama_token_data_array) -> bool {
 /// Selects any candidate, so that the host can continue with a result that will be discarded.
 ///
 /// # Safety
-/// As for [`apply`].
+/// The requirements of [`apply`] apply.
 unsafe fn select_any(array: *mut llama_token_data_array) {
     // SAFETY: the caller guarantees the array.
     if let Some(array) = unsafe { array.as_mut() } {

@@ -1,17 +1,16 @@
-//! Decides for each call of a constructor whether this library's sampler or the host's is made. For
-//! one host and one constructor the answer never changes.
+//! Decides for each call of a constructor whether this library's sampler or the host's is made.
 //!
-//! That matters because the clone functions of llama.cpp's built-in samplers call these
-//! constructors, and then write their own state into the result. A call from llama.cpp's samplers
-//! therefore gets llama.cpp's own: see `callers`. (A tail call appears to come from the caller of
-//! the function that makes it. But such a function writes nothing more into the sampler, so this
-//! library's sampler can be used.)
+//! The clone functions of llama.cpp's built-in samplers call these constructors, and then write
+//! their own state into the result. A call from llama.cpp's samplers therefore gets llama.cpp's
+//! own: see `callers`. (A tail call appears to come from the caller of the function that makes it.
+//! But such a function writes nothing more into the sampler, so this library's sampler can be
+//! used.)
 //!
-//! This library's sampler is made if the host's own was found to compute the same (`certificate`).
-//! If arguments have changed between builds or are pointers, the program's calls must also have
-//! shown the argument list (`certificate::layouts`): until then each call first goes to the host's
-//! own constructor, whose sampler is then replaced. Grammars are compared on the given vocabulary
-//! (`grammar::proof`).
+//! This library's sampler is made if the host's own was found to compute the same results
+//! (`certificate`). If the arguments have changed between builds or include pointers, the program's
+//! calls must also have shown the argument list (`certificate::layouts`). Until then each call
+//! first goes to the host's own constructor, and its sampler is replaced if that shows the list.
+//! Grammars are compared on the given vocabulary (`grammar::proof`).
 //!
 //! No function of the host that could throw is called inside the guard.
 
@@ -125,7 +124,8 @@ impl Served {
     }
 }
 
-/// Returns the llama.cpp that a call from `caller` was meant for, if its samplers can be replaced.
+/// Returns the llama.cpp that a call from `caller` was meant for, or the reason why its samplers
+/// cannot be replaced.
 fn served(caller: Option<Address>) -> Result<&'static Served, String> {
     static CHAIN_INIT: Function = Function::new(MARK);
     let way = CHAIN_INIT.route_from(caller);
@@ -515,8 +515,8 @@ impl Theirs {
     }
 }
 
-/// A guard: this thread is inside the host's function with this name. The guard ends even if the
-/// function throws.
+/// A guard: while it exists, this thread is inside the host's function with this name. It is
+/// dropped even if the function throws.
 struct Inside {
     before: (Option<&'static CStr>, usize),
 }
@@ -554,8 +554,8 @@ pub type Named<'a> = (&'static str, &'a dyn Argument);
 pub struct Call<'a> {
     pub constructor: &'static Constructor,
     pub saved: &'a Saved,
-    /// Returns the arguments and their names by the argument list with this number; for `None`, by
-    /// any list.
+    /// Returns the arguments and their names, by the argument list with this index. `None` means
+    /// that the list is unknown: integers whose names depend on it are left out.
     pub arguments: &'a dyn Fn(Option<usize>) -> Vec<Named<'a>>,
     /// True if this library's sampler treats the arguments as the built-in does.
     pub are_finite: bool,
@@ -569,8 +569,9 @@ pub fn was_asked() -> bool {
     ASKED.load(Ordering::Relaxed)
 }
 
-/// Returns the sampler that `ours` makes for the argument list with a number, the host's function
-/// if that is to get the call, or the sampler that the host's function has already made.
+/// Decides on a call. Returns the sampler that `ours` makes, given the index of the argument list;
+/// the host's function, if the call is to be passed on; or the sampler that the host's function has
+/// already made.
 pub fn choose<T: Into<Ours>>(call: &Call<'_>, ours: impl Fn(usize) -> T) -> Answer {
     if let Some(host) = call.constructor.aside() {
         return Answer::theirs(host);

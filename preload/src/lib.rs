@@ -5,8 +5,8 @@
 //! sample, `llama_sampler_get_seed`, `llama_sampler_copy` and `llama_sampler_free`. Since it is
 //! loaded first, the dynamic linker finds its definitions first, for calls from the program, its
 //! libraries, and libraries that are loaded later, even with RTLD_LOCAL. It does not affect
-//! programs and libraries with a statically linked llama.cpp, or callers that look up a symbol by
-//! libllama's own handle, as Python's ctypes does. Constructors without a counterpart in
+//! programs and libraries with a statically linked llama.cpp, or callers that look up a symbol
+//! through libllama's own handle, as Python's ctypes does. Constructors without a counterpart in
 //! llama-sieve are not exported, and stay unchanged.
 //!
 //! It never changes tokens, and never breaks a program. If it is not certain that this library's
@@ -14,8 +14,9 @@
 //! decides, and `stubs` passes the call on. In a program that offloads its chain into the graph
 //! (`llama_set_sampler`), built-ins replace this library's samplers.
 //!
-//! Every export decides inside the guard, and calls the host outside it, so that the host's
-//! exceptions pass through. Constructors begin in assembly, and pass a call on by a jump.
+//! Every export makes its decision inside `guard`, which catches panics, and calls the host outside
+//! it, so that the host's exceptions pass through. Constructors begin in assembly, and pass a call
+//! on by a jump.
 //!
 //! On Windows no library comes first: a module calls the function of the library that it names.
 //! There this library can only be attached to a running process. The functions that sample stay the
@@ -29,20 +30,23 @@
 //!   requires.
 //! - `host_constructors`: finds the functions to which calls are passed on; `routes`: keeps the
 //!   results.
-//! - `choice`: this library's sampler or the host's; `callers`: the code that calls.
+//! - `choice`: this library's sampler or the host's; `callers`: whether a call comes from
+//!   llama.cpp's own samplers.
 //! - `calls`: the token that a thread is sampling, and the answers to queries during that;
-//!   `columns`: the data of the answers; `watch`: the steps of a host that samples itself; `proof`:
-//!   the conclusions for the process.
+//!   `columns`: the data of the answers; `watch`: the steps of a host that does the sampling;
+//!   `proof`: the conclusions for the process.
 //! - `extra`: members that the user wants in every chain.
-//! - `budget`: the sampler that comes before a chain.
+//! - `budget`: reasoning budgets, samplers that may come before a chain.
 //! - `vocabularies`: the vocabularies that the host has returned.
-//! - `presence`: reports of the library itself, and of its first tokens.
+//! - `presence`: reports that the library is loaded, that it samples, and how many tokens it
+//!   sampled.
 //! - `functions`: llama-sieve's own functions, for users that have only this library.
 //! - `thread_end`: destructors of a thread's data.
-//! - `sampling`: the exports that sample; `grammars`: those for grammars; this file: all others.
+//! - `sampling`: the exports that sample; `grammars`: the exports for grammars; this file: the
+//!   other constructors, and the functions for seeds and copies.
 //!
 //! These modules are in layers, which `tests/rules/layers.rs` names. No module imports from a layer
-//! above it.
+//! above its own.
 
 // The library is empty on systems on which interposition is not known to work.
 #![cfg(any(
@@ -54,9 +58,9 @@
     )
 ))]
 
-/// Calls the host's function of a [`choice::Theirs`] or a [`host_constructors::Route`] with these
-/// arguments, outside any guard, so that its exceptions pass through. If the route may be missing,
-/// the last argument is the result in that case.
+/// Calls the host's function to which a [`choice::Theirs`] or a [`host_constructors::Route`] leads,
+/// with these arguments. The call is made outside any guard, so that the function's exceptions pass
+/// through. For an optional route, the last argument is the result if there is none.
 macro_rules! call_host {
     ($way:expr, ($($kind:ty),*) -> $result:ty, ($($argument:expr),*), $otherwise:expr) => {
         match $way {
@@ -162,21 +166,22 @@ constructors! {
     INFILL: llama_sampler_init_infill(vocab: *const llama_vocab) => llama_sieve_init_infill;
 }
 
-/// The numbers of the argument lists that a constructor may have.
+/// The indices of the argument lists of penalties and DRY: the current list, and the one of older
+/// builds.
 const LISTS: [usize; 2] = [0, 1];
 
 /// True if all numbers are finite, so that this library's sampler treats them as the built-in does.
-/// A constructor with two lists reads its numbers once for each list, and the numbers of the wrong
-/// list may be anything.
+/// The arguments of a constructor with two lists are read by each list. What the wrong list reads
+/// is arbitrary, so it is enough if the numbers of one list are finite.
 fn are_finite(numbers: &[f32]) -> bool {
     numbers.iter().all(|number| number.is_finite())
 }
 
-/// Makes the decision for a call that makes penalties. The arguments are (n_vocab, last_n, repeat,
+/// Decides on a call of `llama_sampler_init_penalties`. The arguments are (n_vocab, last_n, repeat,
 /// freq, present), in older builds without n_vocab.
 ///
 /// # Safety
-/// A program has made the call.
+/// `saved` is a program's call of that constructor.
 unsafe extern "C-unwind" fn penalties(saved: &Saved) -> Answer {
     let registers = saved.registers();
     let read = |list| {
@@ -215,11 +220,11 @@ unsafe extern "C-unwind" fn penalties(saved: &Saved) -> Answer {
 }
 stand_in!(llama_sampler_init_penalties, penalties);
 
-/// Makes the decision for a call that makes DRY. The arguments are (vocab, multiplier, base,
+/// Decides on a call of `llama_sampler_init_dry`. The arguments are (vocab, multiplier, base,
 /// allowed_length, last_n, breakers, n_breakers), in older builds with n_ctx_train after vocab.
 ///
 /// # Safety
-/// A program has made the call.
+/// `saved` is a program's call of that constructor.
 unsafe extern "C-unwind" fn dry(saved: &Saved) -> Answer {
     let registers = saved.registers();
     let read = |list| {
@@ -285,7 +290,7 @@ unsafe extern "C-unwind" fn dry(saved: &Saved) -> Answer {
 }
 stand_in!(llama_sampler_init_dry, dry);
 
-/// Stand-in for `llama_sampler_get_seed` that also knows this library's samplers.
+/// Stand-in for `llama_sampler_get_seed` that also returns the seeds of this library's samplers.
 ///
 /// # Safety
 /// `smpl` meets the requirements of llama.h.
@@ -303,8 +308,9 @@ pub unsafe extern "C-unwind" fn llama_sampler_get_seed(smpl: *const llama_sample
     }
 }
 
-/// Stand-in for `llama_sampler_copy`, which aborts if one of the two samplers was replaced by the
-/// built-in (`llama_set_sampler`) and the other was not. In that case the built-in is copied.
+/// Stand-in for `llama_sampler_copy`. The host's function aborts if one of the two samplers was
+/// replaced by the built-in (`llama_set_sampler`) and the other was not. In that case the stand-in
+/// copies the built-in's state.
 ///
 /// # Safety
 /// `src` and `dst` meet the requirements of llama.h.
