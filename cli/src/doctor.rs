@@ -151,7 +151,7 @@ fn tell(report: &Report, json: bool) -> Result<u8, Failure> {
     Ok(if helps { 0 } else { NONE })
 }
 
-/// Returns the report on the user's argument: a process's number, a file, or a program in PATH.
+/// Returns the report on the user's argument: a process id, a file, or a program in PATH.
 fn of(subject: &OsStr) -> Result<Report, String> {
     let name = subject.to_string_lossy();
     let is_number = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit());
@@ -311,7 +311,8 @@ impl Report {
     }
 }
 
-/// Tests a library that is a llama.cpp: its version, and each sampler that would be replaced.
+/// Tests a library that is a llama.cpp. Returns its version, and for each sampler whether it would
+/// be replaced.
 fn examine(elf: &Elf, loaded: &[Elf]) -> Found {
     let sign = SIGNS.iter().find(|(name, _)| elf.exports.contains(*name));
     let mut found = Found {
@@ -351,8 +352,8 @@ fn verdict(trial: Trial) -> (String, String) {
     (trial.kind, trial.reason)
 }
 
-/// Returns the files that call constructors of other libraries through the linker, except this
-/// project's and the host itself.
+/// Returns the files that call llama.cpp's constructors through the linker, except this project's
+/// files and the host itself.
 fn callers(host: &Elf, loaded: &[Elf]) -> Vec<String> {
     let calls = |elf: &&Elf| {
         let asks = elf.imports.iter().any(|name| name.starts_with(CONSTRUCTOR));

@@ -172,8 +172,8 @@ impl Sieve {
         }
     }
 
-    /// Compares a kind of sampler with the bound host's own. Returns 0, or a code and the reason
-    /// for it.
+    /// Compares a kind of sampler with the bound host's own. Returns 0 if both are equal, otherwise
+    /// a code and the reason.
     pub fn certify(&self, kind: &str, build: i32) -> Result<(i32, String), String> {
         // SAFETY: the header's type; a host's exception passes through, hence the ABI.
         let compare: unsafe extern "C-unwind" fn(*const c_char, c_int) -> c_int =

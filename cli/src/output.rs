@@ -20,7 +20,7 @@ pub fn print(text: &str) -> Result<u8, Failure> {
     }
 }
 
-/// Prints a value as JSON of several lines.
+/// Prints a value as indented JSON.
 pub fn print_json(value: &impl Serialize) -> Result<u8, Failure> {
     let text = serde_json::to_string_pretty(value);
     let text = text.map_err(|error| Failure::new(USAGE, error.to_string()))?;

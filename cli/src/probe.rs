@@ -58,11 +58,11 @@ const VOCABULARY: i32 = 9;
 /// The time that loading and testing a library may take.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// The time to wait for the last output of a child that has ended, whose own children may hold the
+/// The time to wait for the last output of a child that has ended. Its own children may hold the
 /// pipe open.
 const LAST_WORDS: Duration = Duration::from_secs(10);
 
-/// The number of bytes that are kept from the end of a child's output.
+/// The least number of bytes that are kept from the end of a longer output of a child.
 const KEPT: usize = 1 << 20;
 
 /// The verdict on one kind of the host's samplers.
@@ -128,7 +128,8 @@ fn try_lists(library: &Path, trial: &Trial, builds: &[i32]) -> Trial {
     }
 }
 
-/// Tests a library in a separate process: all kinds, or one kind with the arguments of a build.
+/// Tests a library in a separate process: all kinds, or one kind with the argument list of one
+/// build.
 fn ask(library: &Path, list: Option<(&str, i32)>) -> Answer {
     let problem = |why: String| Answer {
         problem: Some(why),

@@ -33,8 +33,8 @@ impl Columns {
         room
     }
 
-    /// Sets the selected index in the host's array. Returns false if the array has another number
-    /// of candidates.
+    /// Sets the selected index and the mark as sorted in the host's array. Returns false, with
+    /// nothing set, if the array has a different number of candidates.
     pub fn select(&self, array: &mut llama_token_data_array) -> bool {
         let has_them = array.size == self.ids.len();
         if has_them {
@@ -44,7 +44,8 @@ impl Columns {
         has_them
     }
 
-    /// True if the array has exactly these candidates, with the same selected index.
+    /// True if the array has exactly these candidates, with the same selected index and the same
+    /// mark as sorted.
     ///
     /// # Safety
     /// `array` is NULL or valid.
@@ -53,7 +54,8 @@ impl Columns {
         unsafe { self.are_marked_in(array, (self.selected, self.sorted)) }
     }
 
-    /// True if the array has exactly these candidates, and none is selected.
+    /// True if the array has exactly these candidates, none is selected, and the array is not
+    /// marked as sorted.
     ///
     /// # Safety
     /// `array` is NULL or valid.
@@ -85,7 +87,8 @@ impl Columns {
     }
 }
 
-/// True if the array has exactly the candidates of `logits`, in order, and none is selected.
+/// True if the array has one candidate for each of `logits`, in order and with probability 0, none
+/// is selected, and the array is not marked as sorted.
 ///
 /// # Safety
 /// `array` is NULL or valid.
@@ -103,7 +106,7 @@ pub unsafe fn are_logits_in(logits: &[f32], array: *const llama_token_data_array
     })
 }
 
-/// Returns the selected token.
+/// Returns the selected token; `None` if there is none.
 ///
 /// # Safety
 /// `array` is NULL or valid.
@@ -116,7 +119,7 @@ pub unsafe fn selected_in(array: *const llama_token_data_array) -> Option<Token>
     }
 }
 
-/// Returns the candidates of an array; `None` if it has none.
+/// Returns the candidates of an array; `None` if its pointer is NULL or misaligned.
 ///
 /// # Safety
 /// `array` is valid, and not written while the candidates are read.

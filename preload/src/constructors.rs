@@ -16,8 +16,8 @@ pub struct Constructor {
     pub name: &'static str,
     /// The host's constructor.
     pub function: Function,
-    /// The constructor's argument list that must be proven, because it has changed between builds
-    /// or has pointers.
+    /// Set if the argument list must be proven, because it has changed between builds or has
+    /// pointers.
     pub changing: Option<Changing>,
     /// True if the sampler can be compared with the host's in a trial.
     pub can_be_tried: bool,
@@ -34,7 +34,7 @@ impl Constructor {
         Address::new(self.aside.load(Ordering::Acquire))
     }
 
-    /// Passes all calls on to this function from now on.
+    /// Passes all calls on to `host` from now on.
     pub fn step_aside(&self, host: Address) {
         self.aside.store(host.as_ptr(), Ordering::Release);
     }
@@ -67,7 +67,7 @@ const fn constructor(
 
 /// Describes a constructor of a grammar, which is compared with the host's on the given vocabulary:
 /// see `grammar::proof` of llama-sieve. The arguments, which include pointers, have been the same
-/// in every build. All three constructors report one name.
+/// in every build. The samplers of all three constructors report the same name.
 const fn grammar(symbol: &'static CStr) -> Constructor {
     Constructor {
         name: "grammar",
@@ -117,7 +117,7 @@ pub static GRAMMAR_LAZY: Constructor = grammar(c"llama_sampler_init_grammar_lazy
 pub static GRAMMAR_LAZY_PATTERNS: Constructor =
     grammar(c"llama_sampler_init_grammar_lazy_patterns");
 
-/// All constructors, one for each name that `LLAMA_SIEVE_PRELOAD` may list.
+/// One constructor for each name of a sampler that `LLAMA_SIEVE_PRELOAD` may list.
 pub static ALL: [&Constructor; 18] = [
     &GREEDY,
     &DIST,

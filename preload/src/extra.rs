@@ -1,9 +1,10 @@
 //! Members that the user wants in every chain: `LLAMA_SIEVE_EXTRA`.
 //!
 //! They are inserted before the member that chooses the token, which is the last one of a chain:
-//! the call that adds it adds them first. Bans come before all members, since after a truncating
-//! sampler all remaining candidates may be banned. A copy of a chain already has them. Only this
-//! part of the library changes tokens, and this is reported when the library is loaded.
+//! the call that adds this member adds them first. Bans come before all members, since after a
+//! truncating sampler all remaining candidates may be banned. A copy of a chain already has these
+//! members, and gets no others. Only this part of the library changes tokens, and this is reported
+//! when the library is loaded.
 
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::fmt::Display;
@@ -38,7 +39,7 @@ pub const VARIABLE: &str = "LLAMA_SIEVE_EXTRA";
 /// A member of every chain.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Extra {
-    /// A loop breaker with the least number of tokens of a loop; 0 means the default.
+    /// A loop breaker with the minimum number of tokens of a loop; 0 means the default.
     LoopBreaker(i32),
     /// Bans of these texts, with the flags of `llama_sieve_init_ban_strings`.
     BanStrings(Vec<CString>, u32),
@@ -148,7 +149,8 @@ fn texts(
 }
 
 /// Returns the members that the environment names, and a message for each one that is left out
-/// because of a fault. They are read once, so that chains get the members that were announced.
+/// because of a fault. The environment is read once, so that chains get the members that were
+/// announced.
 fn from_environment() -> &'static (Vec<Extra>, Vec<String>) {
     static READ: OnceLock<(Vec<Extra>, Vec<String>)> = OnceLock::new();
     READ.get_or_init(|| match environment::variable(VARIABLE) {
@@ -357,7 +359,7 @@ unsafe fn wanted<'a>(
     let mut wanted = Vec::new();
     // SAFETY: the caller guarantees the chain.
     let is_empty = unsafe { n_members(chain) } == 0;
-    // The first sampler that is added to a copy is one of them.
+    // The first sampler that is added to a copy of a chain is one of these bans.
     if is_empty && !first.iter().any(|extra| is_of(name, extra)) {
         wanted.extend(first);
     }

@@ -99,7 +99,8 @@ unsafe fn free_model(way: Option<Route>, model: *mut llama_model) {
     call_host!(way, (*mut llama_model) -> (), (model), ());
 }
 
-/// Stand-in for `llama_model_free`: another model may be at the same address afterwards.
+/// Stand-in for `llama_model_free` that also forgets the model's vocabulary, since another model
+/// may be at the same address afterwards.
 ///
 /// # Safety
 /// `model` meets the requirements of llama.h.

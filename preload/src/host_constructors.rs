@@ -178,10 +178,9 @@ pub fn own_of_any(symbol: &CStr) -> Option<Address> {
     with_all(|all| first_llama_cpp(all)?.symbol(symbol))
 }
 
-/// Returns the function with this name in the llama.cpp that contains `caller` or, for code that
-/// calls llama.cpp, in the first one; `caller` is code that may call the function while it runs.
-/// Returns `None` if the caller's library is not a llama.cpp and has a function of this name: it
-/// passes calls on, and would send them back to this library.
+/// Returns the function with this name in the llama.cpp that contains `caller` or, if `caller` is
+/// in another library, in the first llama.cpp. Returns `None` if that other library has a function
+/// of this name itself: it passes calls on, and would send them back to this library.
 pub fn own_of(symbol: &CStr, caller: Address) -> Option<Address> {
     with_all(|all| {
         let library = containing(all, caller)?;
@@ -195,7 +194,8 @@ pub fn own_of(symbol: &CStr, caller: Address) -> Option<Address> {
     })
 }
 
-/// Returns the memory of the library that is loaded at `base`, and its own function with this name.
+/// Returns the segments of the library that is loaded at `base`, and its own function with this
+/// name.
 pub fn library_at(base: usize, symbol: &CStr) -> (Vec<Range<usize>>, Option<Address>) {
     with_all(|all| {
         let library = all.iter().find(|library| library.base() == base);
@@ -226,7 +226,8 @@ fn is_llama_cpp(library: &Library<'_>) -> bool {
     foreign(library, MARK).is_some()
 }
 
-/// Returns the library's own `symbol`, unless it is a copy of this library.
+/// Returns the library's own `symbol`; `None` for the program itself, and for a copy of this
+/// library.
 fn foreign(library: &Library<'_>, symbol: &CStr) -> Option<Address> {
     let address = library.symbol(symbol)?;
     let is_program = library.path().is_empty();
@@ -259,21 +260,19 @@ pub fn is_ours(address: Address) -> bool {
     ours.iter().any(|segment| segment.contains(&address))
 }
 
-/// Returns the address of the caller of this library: the return address of the call that entered
-/// it.
+/// Returns an address in the code that called this library: the one before the return address.
 ///
 /// Windows reads the return addresses, since it can unwind the frames of all modules.
 #[cfg(windows)]
 pub fn caller() -> Option<Address> {
-    /// The most frames that are read: more than this library's own.
+    /// The most frames that are read: more than this library ever has on the stack.
     const MOST: usize = 62;
     let before = |address: *mut c_void| NonNull::new(address.wrapping_byte_sub(1));
     let mut callers = windows::return_addresses::<MOST>().filter_map(before);
     callers.find(|&address| !is_ours(address))
 }
 
-/// Returns the address of the caller of this library: the return address of the call that entered
-/// it.
+/// Returns an address in the code that called this library: the one before the return address.
 ///
 /// The unwinder reads the return address. For that it only needs to unwind this library's own
 /// frames.

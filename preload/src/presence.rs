@@ -1,6 +1,7 @@
-//! The library's own reports for `LLAMA_SIEVE_VERBOSE`: a line when a program loads it, and one at
-//! the end with the number of tokens that were sampled straight from the logits or, if the program
-//! has made no sampler through it, the likely reason.
+//! The library's own reports for `LLAMA_SIEVE_VERBOSE`: a line when a program loads it, a line for
+//! the first token sampled in place of each function of the host, and at the end the number of
+//! tokens that were sampled straight from the logits and, if the program has made no sampler
+//! through it, the likely reason.
 
 use std::ffi::CStr;
 use std::fmt;
@@ -29,7 +30,8 @@ const IN_LLAMA_CPP: &[u8] = b"llama_model_load";
 static SAMPLED: AtomicU64 = AtomicU64::new(0);
 static DIRECT: AtomicU64 = AtomicU64::new(0);
 
-/// The process that reported its start; a forked child of it reports no end.
+/// The id of the process that reported that the library is loaded; 0 before. A forked child has a
+/// different id, and reports nothing at its end.
 static PROCESS: AtomicU32 = AtomicU32::new(0);
 
 #[used]

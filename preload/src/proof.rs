@@ -1,7 +1,7 @@
 //! Decides whether tokens are sampled straight from the logits in this process.
 //!
 //! This is not decided by a list of builds. The first token of each chain is sampled by llama.cpp,
-//! and so is every 256th token that this library would sample. The result is compared with that of
+//! and so is every 256th token that this library could sample. The result is compared with that of
 //! this library on copies of the chain: see `calls` and `watch`. The findings about a chain are
 //! noted with it. If the host samples in a way that this library does not expect, all chains are
 //! left to the host from then on.
@@ -41,7 +41,7 @@ impl Entry {
 /// A difference between the host's sampling and this library's expectation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Difference {
-    /// The host queries a backend's results in another order, or of another output.
+    /// The host queries a backend's results in a different order, or those of a different output.
     Questions,
     /// The host's initial candidates are not the logits.
     Logits,
@@ -77,13 +77,15 @@ static ENDED: AtomicU8 = AtomicU8::new(0);
 /// A bitmap of the functions in whose place this library has sampled.
 static IN_USE: AtomicU8 = AtomicU8::new(0);
 
-/// The address of the `common_sampler_sample` that was observed to use the answers about a backend.
+/// The address of the `common_sampler_sample` that was observed to use this library's answers to
+/// its queries.
 static TAKEN_BY: AtomicUsize = AtomicUsize::new(0);
 
 /// The number of tokens that this library could have sampled.
 static COUNT: AtomicU32 = AtomicU32::new(0);
 
-/// The host samples one in this many tokens.
+/// One in this many of the tokens that this library could sample is sampled by the host, and
+/// compared.
 const ONE_IN: u32 = 256;
 
 /// True if tokens may be sampled in place of this function.
@@ -103,20 +105,21 @@ pub fn used(entry: Entry) {
     }
 }
 
-/// True if the host's `common_sampler_sample` at this address was observed to use the answers about
-/// a backend.
+/// True if the host's `common_sampler_sample` at this address was observed to use this library's
+/// answers to its queries.
 pub fn takes_answers(address: usize) -> bool {
     TAKEN_BY.load(Ordering::Relaxed) == address
 }
 
-/// Records that the host's `common_sampler_sample` at this address was observed to use the answers
-/// about a backend.
+/// Records that the host's `common_sampler_sample` at this address was observed to use this
+/// library's answers to its queries.
 pub fn has_taken_answers(address: usize) {
     TAKEN_BY.store(address, Ordering::Relaxed);
 }
 
-/// Leaves all sampling to the host from now on, because of a difference. This is reported once, if
-/// this library has already sampled or reports are requested.
+/// Leaves the sampling of `entry` to the host from now on, because of a difference. If this library
+/// has already sampled tokens, or every token is compared (`verify`), leaves both functions to the
+/// host, and logs a warning.
 pub fn refuse(entry: Entry, difference: Difference) {
     let is_told = settings().verifies || IN_USE.load(Ordering::Relaxed) != 0;
     let ended = if is_told { ALL } else { entry.bit() };

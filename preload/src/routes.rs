@@ -4,7 +4,7 @@
 //! Most programs are linked with llama.cpp. Then the route is the same for all callers until the
 //! process ends, and is kept with the function. Otherwise libraries may be loaded and unloaded, and
 //! two callers may have different routes. Such a route is kept for each thread and caller, and is
-//! valid until the dynamic linker's count of libraries changes.
+//! valid until the dynamic linker loads or unloads a library.
 //!
 //! Nothing here waits for the dynamic linker, unless several libraries that may be unloaded have
 //! the function: see `host_constructors`.
@@ -26,8 +26,8 @@ pub struct Function {
     pub symbol: &'static CStr,
     /// The permanent route of all callers; NULL if there is none or it is not yet known.
     address: AtomicPtr<c_void>,
-    /// The base address of that route's library. It is written before `address`, and so are the
-    /// following fields.
+    /// The base address of that route's library. It is written before `address`, and so is
+    /// `to_llama_cpp`.
     base: AtomicUsize,
     to_llama_cpp: AtomicBool,
 }
@@ -41,7 +41,8 @@ struct Known {
 }
 
 thread_local! {
-    /// The routes found so far, valid for the current value of the dynamic linker's counter.
+    /// The routes found so far, valid for the value [`AS_OF`] of the dynamic linker's count of
+    /// loads and unloads.
     static KNOWN: PerThread<RefCell<Vec<Known>>> = const { PerThread::new() };
     static AS_OF: Cell<u64> = const { Cell::new(0) };
 }
@@ -97,7 +98,8 @@ impl Function {
             .store(route.address.as_ptr(), Ordering::Release);
     }
 
-    /// Determines the route of the given caller, or of the caller of this library.
+    /// Determines the route of a call from the caller `from`; for `None`, from the caller on the
+    /// stack.
     #[cold]
     fn look(&'static self, from: Option<Option<Address>>) -> Option<Route> {
         guard(

@@ -181,8 +181,8 @@ unsafe fn enter(
     Some(Entered::common(host?, output, chain, grammar_first, note))
 }
 
-/// Stand-in for `llama_get_sampled_probs_ith`, the first query of a sampling host: runs the chain
-/// before it answers, if all members are this library's.
+/// Stand-in for `llama_get_sampled_probs_ith`, the first query of a host that samples: runs the
+/// chain before it answers, if all members are this library's.
 ///
 /// # Safety
 /// The arguments meet the requirements of llama.h.

@@ -2,10 +2,10 @@
 //!
 //! | variable | meaning |
 //! | --- | --- |
-//! | `LLAMA_SIEVE_PRELOAD` | `off`: every sampler is llama.cpp's own; a list of names as `llama_sampler_name` reports them, or with underscores (`top-k,dist`): only these are this library's, and with `sample` among them tokens are sampled straight from the logits; unset, empty, `on` or `all`: all. Words that restrict nothing, alone or with any of these: `verify`, with which llama.cpp samples every token, and this library's choice is compared with it; `large-grammars`, with which texts are read that llama.cpp refuses for the number of their repetitions |
+//! | `LLAMA_SIEVE_PRELOAD` | `off`: every sampler is llama.cpp's own; a list of names as `llama_sampler_name` reports them, or with underscores (`top-k,dist`): only these are this library's, and with `sample` among them tokens are sampled straight from the logits; unset, empty, `on` or `all`: all. Words that restrict nothing, alone or with any of these: `verify`, with which llama.cpp samples every token, and this library's choice is compared with it; `large-grammars`, with which grammars are accepted that llama.cpp refuses for the number of their repetitions |
 //! | `LLAMA_SIEVE_HOST` | llama.cpp's build number (`10300` or `b10300`) or release (`0.6.0` or `v0.6.0`), for libraries that do not report theirs: decides which argument list is tried first |
-//! | `LLAMA_SIEVE_EXTRA` | members that every chain gets, with semicolons between: see `extra` |
-//! | `LLAMA_SIEVE_VERBOSE` | set and neither empty nor `0`: a line on stderr when the library is loaded, for each sampler made, and at the end for the tokens, or if there was no sampler |
+//! | `LLAMA_SIEVE_EXTRA` | members that every chain gets, separated by semicolons: see `extra` |
+//! | `LLAMA_SIEVE_VERBOSE` | set and neither empty nor `0`: a line on stderr when the library is loaded, for each sampler made, and at the end, with the number of tokens or the reason why no sampler was made |
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -71,8 +71,8 @@ impl Settings {
         matches!(&self.selection, Selection::Only(names) if names.is_empty())
     }
 
-    /// Returns the settings of the variables that `variable` returns by name, and the faults in
-    /// them.
+    /// Returns the settings, and the faults in them. `variable` returns the value of a variable by
+    /// name.
     fn parse(variable: impl Fn(&str) -> Option<String>) -> (Self, Vec<String>) {
         let mut warnings = Vec::new();
         let text = |name| variable(name).unwrap_or_default().trim().to_owned();

@@ -5,7 +5,7 @@
 //! under LD_PRELOAD. It must have a name that this library exports, and lead to the llama.cpp that
 //! is served. A word that leads anywhere else belongs to other code, and is not changed.
 //!
-//! A word is written in one step, so a thread that calls through it gets either the old or the new
+//! A word is written atomically, so a thread that calls through it gets either the old or the new
 //! function. If the dynamic linker has made it read-only, its page is made writable during the
 //! write.
 //!
@@ -64,8 +64,8 @@ pub struct Bent {
 /// logits answers them. So the functions that sample are pointed at the stand-ins last, and
 /// restored first. The functions that make samplers come before them: until then no chain has
 /// members of this library. The functions that must recognise this library's samplers are first,
-/// and are never restored: the samplers live on, and llama.cpp ends the process if one is copied to
-/// one of its own.
+/// and are never restored: the samplers live on, and llama.cpp ends the process if one of them is
+/// copied to a built-in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Turn {
     Knowing,
@@ -98,7 +98,8 @@ impl Slot<'_, '_> {
         self.import.value() == self.ours.as_ptr()
     }
 
-    /// Replaces `from` by `to`. Returns false if the word has another value.
+    /// Atomically replaces `from` with `to`, even if the word's page is read-only. Returns false,
+    /// with nothing changed, if the word does not hold `from`.
     fn write(&self, from: *mut c_void, to: *mut c_void, memory: &Memory) -> io::Result<bool> {
         // SAFETY: the word may be written, and both addresses are functions of that name.
         let write = || unsafe { self.import.exchange(from, to) };
@@ -133,9 +134,9 @@ fn stand_in(here: &Library<'_>, name: &CStr) -> Option<Address> {
     (!is_own).then(|| here.symbol(name))?
 }
 
-/// The globally visible functions for those of this library's names that several libraries have.
-/// Only the dynamic linker knows which functions these are. It is queried before the list of
-/// libraries is locked, since it may be waiting for that lock.
+/// The globally visible functions with those of this library's names that several other libraries
+/// define. Only the dynamic linker knows which functions these are. It is queried before the list
+/// of libraries is locked, since it may be waiting for that lock.
 struct Global(Vec<Address>);
 
 impl Global {
@@ -188,8 +189,9 @@ fn first_call(
         .or_else(|| scope(all, library).into_iter().find_map(own))
 }
 
-/// Returns the result of `look` on the libraries of the process and on its memory. No library is
-/// loaded or unloaded meanwhile.
+/// Calls `look` with the libraries of the process and with the process's memory, and returns the
+/// result. None of these libraries is unloaded meanwhile. Returns an error without calling `look`
+/// if the libraries or the memory cannot be listed.
 fn with_memory<T>(look: impl FnOnce(&[Library<'_>], &Memory) -> T) -> Result<T, Failure> {
     // Other libraries may replace the function that opens a file, so it is called first.
     let list = List::open()?;
@@ -203,8 +205,9 @@ fn with_memory<T>(look: impl FnOnce(&[Library<'_>], &Memory) -> T) -> Result<T, 
 /// The result of one pass over the libraries of the process.
 #[derive(Default)]
 struct Look {
-    /// True if there is a llama.cpp that the dynamic linker has completely loaded.
+    /// True if there is a llama.cpp.
     found: bool,
+    /// True if the dynamic linker has completely loaded it.
     is_loaded: bool,
     /// The number of imports that were pointed at the stand-ins.
     bent: usize,
@@ -283,7 +286,7 @@ fn forget_what_is_gone(all: &[Library<'_>], memory: &Memory, bent: &mut Vec<Bent
     });
 }
 
-/// Records the old value of a word. Returns false if it was recorded before.
+/// Records the old value of a word. Returns false if this replaced an earlier record of the word.
 fn note(bent: &mut Vec<Bent>, place: usize, before: *mut c_void) -> bool {
     let before = before.addr();
     if let Some(known) = bent.iter_mut().find(|known| known.place == place) {
@@ -294,9 +297,9 @@ fn note(bent: &mut Vec<Bent>, place: usize, before: *mut c_void) -> bool {
     true
 }
 
-/// Restores the imports, those of functions that sample first, and returns their number. Imports of
-/// functions that must recognise this library's samplers stay. Imports that other code has changed
-/// since are not touched, and are reported.
+/// Restores the imports, beginning with those of functions that sample, and returns their number.
+/// Imports of functions that must recognise this library's samplers stay. Imports that other code
+/// has changed since are not touched, and are reported.
 pub fn unbend(bent: &mut Vec<Bent>) -> Result<usize, Failure> {
     let (mut count, mut others, mut refused) = (0, Vec::new(), None);
     with_memory(|all, memory| {

@@ -1,5 +1,5 @@
-//! The vocabularies that a llama.cpp has returned. A pointer that a call passes as a vocabulary is
-//! used only if it is one of them.
+//! The vocabularies that a llama.cpp has returned. When an argument list is not yet proven, an
+//! argument is taken for a vocabulary only if it is one of them.
 
 use std::cell::Cell;
 use std::ffi::c_void;

@@ -1,4 +1,4 @@
-//! Observes a call in which the host samples itself, and compares its result with that of this
+//! Observes a call in which the host does the sampling, and compares its result with that of this
 //! library on copies of the chain.
 
 use std::cell::Cell;
@@ -13,7 +13,7 @@ use crate::columns::{Columns, are_logits_in, selected_in};
 use crate::proof::{Difference, Entry};
 use crate::routes::Function;
 
-/// A query of a sampling host about a backend's results.
+/// A query about a backend's results, by a host that samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Question {
     Probs,
@@ -95,7 +95,7 @@ fn put_back(rehearsed: Box<Rehearsed>) {
     let _ = PerThread::with(&REHEARSED, |place| place.set(Some(rehearsed)));
 }
 
-/// Checks the last rehearsal on this thread; false if there is none.
+/// Returns the result of `look` on the last rehearsal on this thread; false if there is none.
 fn is_rehearsed(look: impl FnOnce(&Rehearsed) -> bool) -> bool {
     let kept = PerThread::with(&REHEARSED, Cell::take).flatten();
     kept.is_some_and(|rehearsed| {
@@ -122,8 +122,8 @@ pub struct Seen {
     before: bool,
     /// True if a budget that was not known when the copies ran was applied before the chain.
     new_budget: bool,
-    /// True once the chain has been applied. It is followed by a grammar's check of the token and,
-    /// if that rejects it, by the same steps once more.
+    /// True once the chain has been applied. A grammar may then check the token. If it rejects the
+    /// token, the same steps follow once more.
     pub chain: bool,
     /// The token that the chain selected.
     token: Option<Token>,
