@@ -85,8 +85,8 @@ fn beside(
     [with, without].map(HostSampler::chain)
 }
 
-/// Makes a row for each cut that llama.cpp does not have: the cut comes after a top-k and before
-/// temperature and draw.
+/// Makes two rows for each cut that llama.cpp does not have: one in which the cut comes between a
+/// top-k and the draw, and one in which it comes before temperature and draw.
 macro_rules! cuts {
     ($($name:literal: $make:expr,)*) => {
         [$(
@@ -364,8 +364,7 @@ fn measure_both(sides: &[HostSampler; 2], logits: &[f32], budget: f64) -> [f64; 
     times.map(median)
 }
 
-/// Measures the default chain for the 32 slots of a server, whose logits are in memory one after
-/// the other.
+/// Measures the default chain for the 32 slots of a server, each with logits of its own.
 fn slots(logits: &[f32], shape: &str, options: &Options, done: &mut dyn FnMut(Measurement)) {
     const SLOTS: usize = 32;
     let n = logits.len();

@@ -1,10 +1,12 @@
 //! Grammars compared with llama.cpp's own. The rows are: the application to the whole array, the
 //! mask alone, the constructor, the calls for one token at a time, a chain straight from the
-//! logits, and a token while a lazy grammar waits for one of 139 triggers. Each row checks that
-//! both sides leave the same candidates.
+//! logits, and a token while a lazy grammar waits for one of 139 triggers. The rows in which both
+//! sides process an array check that both leave the same candidates, and the chain checks the
+//! tokens.
 //!
-//! The vocabulary is that of the GGUF file in LLAMA_SIEVE_BENCH_VOCABULARY. Without it, 128,256
-//! texts are generated: single bytes, and syllables, words and numbers as tokenizers have them.
+//! The vocabulary is that of the GGUF file that LLAMA_SIEVE_BENCH_VOCABULARY names. Without it,
+//! 128,256 texts are generated: single bytes, and syllables, words and numbers as tokenizers have
+//! them.
 
 mod calls;
 mod texts;
@@ -27,7 +29,7 @@ use crate::support::arrays::{Rng, peaked};
 use crate::support::{Array, HostSampler};
 
 const N_VOCAB: usize = 128_256;
-/// The number of steps of one walk.
+/// The most steps of one walk.
 const STEPS: usize = 24;
 const WALKS_OF_BOTH: usize = 2;
 const ROUNDS: usize = 9;
@@ -71,7 +73,7 @@ pub fn vocabulary() -> Model {
     model
 }
 
-/// Returns the texts of all tokens but the first, the one that ends a text.
+/// Returns the texts of all tokens but the first, which ends the generation.
 pub fn generated_texts() -> Vec<Vec<u8>> {
     let mut texts: Vec<Vec<u8>> = (1..=u8::MAX).map(|byte| vec![byte]).collect();
     let mut seen: HashSet<Vec<u8>> = texts.iter().cloned().collect();
@@ -253,13 +255,13 @@ fn mean(times: &[f64]) -> f64 {
     times.iter().sum::<f64>() / times.len() as f64
 }
 
-/// Returns one of the tokens that do not end the generation, if there is one.
+/// Returns a random one of the allowed tokens that do not end the generation, if there is any.
 fn step(model: &Model, allowed: impl Iterator<Item = i32>, rng: &mut Rng) -> Option<i32> {
     let allowed: Vec<i32> = allowed.filter(|&token| !model.is_eog(token)).collect();
     allowed.get(rng.below(allowed.len().max(1))).copied()
 }
 
-/// Returns the times along walks that both sides take in turn: of this library's mask and
+/// Returns the times of the steps of walks that both sides take in turn: of this library's mask and
 /// application together, and of the built-in's application.
 fn walks_of_both(model: &Model, text: &str, input: &Array) -> [Vec<f64>; 2] {
     let ours = ours(model, text);

@@ -1,12 +1,12 @@
 //! Instruction counts of every drop-in, of the sieve on raw logits, and of the samplers that
 //! llama.cpp does not have, as a check against regressions: unlike times, the counts are equal on a
-//! busy and on an idle machine. In two rows a trace of the sieve is recorded, and one row is the
-//! cost of a trace that is off.
+//! busy and on an idle machine. Two of the sieves are also measured while a trace is recorded, and
+//! one row is the cost of a trace that is off.
 //!
 //! `cargo bench -- --instructions` runs this program again under valgrind's callgrind, on the AVX2
 //! path (valgrind knows no AVX-512), and compares the instructions of one `apply` to 128,256
-//! candidates, or of one token from 128,256 logits, or for bans and the loop breaker of 2,000
-//! tokens, with `benches/results/instructions.json`. No row may load a model or a vocabulary: that
+//! candidates, or of one token from 128,256 logits, or of 2,000 tokens for bans and the loop
+//! breaker, with `benches/results/instructions.json`. No row may load a model or a vocabulary: that
 //! starts llama.cpp's backend, which may be compiled for AVX-512. An increase of more than 3 % is a
 //! failure. `--update-instructions` writes that file again. If the compiler is not the one named in
 //! the file, whose code may differ, differences are only reported.
@@ -179,8 +179,8 @@ fn apply(sampler: &HostSampler, array: &mut Array) {
     measured(&mut || unsafe { sys::llama_sampler_apply(sampler.as_ptr(), &raw mut raw) });
 }
 
-/// Counts the instructions, and compares them with the committed counts or replaces these. Returns
-/// true if no row has become worse.
+/// Counts the instructions, and compares the counts with the committed ones, or replaces those if
+/// `update` is true. Returns true if no row has become worse.
 pub fn check(update: bool) -> bool {
     if Command::new("valgrind").arg("--version").output().is_err() {
         println!("skipped: instruction counts need valgrind");
@@ -266,7 +266,7 @@ fn count() -> Counts {
     }
 }
 
-/// Returns the number of instructions in one dump.
+/// Returns the number of instructions in one dump; `None` if the file cannot be read.
 fn total(dump: &Path) -> Option<u64> {
     let text = std::fs::read_to_string(dump).ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("totals: "));

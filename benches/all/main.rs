@@ -15,9 +15,11 @@
 //! - `shapes`, only if named with `--part`: every drop-in on arrays that are ordered or have few
 //!   different values.
 //!
-//! Each row first checks that both sides give the same result, then alternates them on fresh copies
-//! of one input. The figures are medians of the thread's CPU time. "floor" is the time of this
-//! library's maximum over the same array: the least that a pass over it can cost.
+//! The two sides of a row take turns on fresh copies of one input. Where both compute the same,
+//! most rows also check that the results are equal. The figures are medians of the thread's CPU
+//! time, except those of batches, which are wall-clock times, and those of `tokens`, which are
+//! minima. "floor" is the time of this library's maximum over the same array: the least that a pass
+//! over it can cost.
 //!
 //! `cargo bench -- --help` lists the options.
 

@@ -16,8 +16,8 @@ pub fn thread_time() -> f64 {
     time.tv_sec as f64 * 1e6 + time.tv_nsec as f64 / 1e3
 }
 
-/// Returns the median of the microseconds of `run` on the values that `prepare` makes. `prepare` is
-/// not timed.
+/// Returns the microseconds that `run` takes with the value that `prepare` makes. `prepare` is not
+/// timed.
 pub fn time<T>(mut prepare: impl FnMut() -> T, mut run: impl FnMut(&mut T)) -> f64 {
     let mut input = prepare();
     let start = thread_time();
@@ -32,7 +32,7 @@ pub fn median(mut times: Vec<f64>) -> f64 {
     times[times.len() / 2]
 }
 
-/// Returns the microseconds of this library's maximum over the array.
+/// Returns the median of the microseconds of this library's maximum over the array.
 pub fn floor(input: &Array) -> f64 {
     let data = input.tokens();
     let pass = || {

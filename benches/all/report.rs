@@ -6,17 +6,18 @@ use std::process::Command;
 use llama_sieve::simd;
 use serde::Serialize;
 
-/// A row of the results. Times are medians in nanoseconds.
+/// A row of the results. Times are in nanoseconds: medians, or minima in the part `tokens`.
 #[derive(Serialize)]
 pub struct Measurement {
     pub part: String,
     pub name: String,
     /// The number of candidates.
     pub n: usize,
-    /// "peaked", "flat" or "recorded"; empty where there is no array.
+    /// The name of the input's shape, such as "peaked"; empty in parts that have only one input.
     pub shape: String,
     pub ours_ns: f64,
-    /// The time of the built-in, if there is one.
+    /// The time of the other side, if there is one: the built-in or, for a cut, the chain without
+    /// it.
     pub theirs_ns: Option<f64>,
     /// The time of one maximum over the same input.
     pub floor_ns: Option<f64>,

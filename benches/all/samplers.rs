@@ -2,7 +2,7 @@
 //! logits of the trained model.
 //!
 //! The copy of the array is not timed. It leaves as much of the array in the caches as a host's
-//! loop that builds the array.
+//! loop that builds the array does.
 
 use std::collections::HashSet;
 use std::time::Instant;
@@ -152,7 +152,7 @@ pub enum Before {
     Nothing,
 }
 
-/// Measures samplers at their first array.
+/// Measures new samplers on their first array, on a thread whose memory is in the state `before`.
 pub fn measure_new(row: &Row, input: &Array, budget: f64, before: Before) -> Measured {
     let n = input.data.len();
     let mut array = Vec::new();

@@ -2,11 +2,11 @@
 //! the built-in chain.
 //!
 //! Each row first checks that both sides choose the same token and leave the same candidates, or
-//! that a metric is within a millionth of its value in `double` arithmetic. Both sides find the
-//! logits in the caches, as a forward pass leaves them. Batches are timed on the wall clock: once
-//! after idle time in which other calls run on one thread, as between two forward passes, and once
-//! with one batch immediately after another. The floor is the maximum over the same logits in
-//! single precision.
+//! that a metric is within a millionth of its value in `double` arithmetic. In all rows but the
+//! batches, the logits are loaded into the caches before each call. Batches are timed on the wall
+//! clock: once after idle time in which other calls run on one thread, as between two forward
+//! passes, and once with one batch immediately after another. The floor is the maximum over the
+//! same logits in single precision.
 //!
 //! Where the sieve is compared with a host's path, it has two times. The first is taken immediately
 //! after that path, when the sieve's code and buffers are out of the caches and the processor's
@@ -514,7 +514,8 @@ fn run_batch(sieves: &mut [Sieve], logits: &[&[f32]], threads: usize, tokens: &m
 }
 
 /// Returns the speed of two threads, each with its half of the sequences, as a multiple of that of
-/// one thread. The threads wait for each other only at the beginning, and run for `budget` seconds.
+/// one thread. The threads wait for each other only at the beginning. One thread and two threads
+/// run for half of `budget` seconds each.
 fn independent(halves: &mut [Vec<Sieve>; 2], logits: &[&[f32]], budget: f64) -> f64 {
     let run = |sieves: &mut [Sieve], logits: &[&[f32]]| {
         let start = Instant::now();

@@ -44,7 +44,8 @@ pub struct World {
 /// A row of the table: its name, and the function that makes its sampler.
 pub struct Row {
     pub name: &'static str,
-    /// True if the tokens are followed only once by each sampler.
+    /// True if each sampler accepts the sequence only once, and a new one is made for each
+    /// measurement.
     pub first: bool,
     pub make: fn(&World, &Model) -> HostSampler,
 }
@@ -88,21 +89,23 @@ pub const ROWS: [Row; 7] = [
 ];
 
 impl World {
-    /// Returns the world of a model's vocabulary.
+    /// Returns the texts to ban and the tokens to accept, generated from a model's vocabulary.
     fn of(model: &Model) -> Self {
         let tokens = 0..model.n_vocab() as i32;
         Self::new(tokens.map(|token| model.piece(token)).collect())
     }
 
-    /// Returns the world of the vocabulary that is generated for the grammars.
+    /// Returns the texts to ban and the tokens to accept, generated from the vocabulary that
+    /// `grammar` generates.
     pub fn generated() -> Self {
         let mut pieces = vec![Vec::new()];
         pieces.extend(generated_texts());
         Self::new(pieces)
     }
 
-    /// Returns a world in which each banned text is that of two to four tokens. Every fourth token
-    /// of the sequence begins one of them, and often the next tokens continue it.
+    /// Generates texts to ban, each of them the text of two to four tokens, and a sequence of
+    /// tokens. The sequence alternates between the first tokens of one of these texts, never all of
+    /// them, and three random tokens.
     fn new(pieces: Vec<Vec<u8>>) -> Self {
         let (n, mut rng) = (pieces.len(), Rng(11));
         let mut texts = Vec::new();
@@ -133,8 +136,8 @@ impl World {
         }
     }
 
-    /// The texts as regular expressions: with any number of spaces in place of one, and a digit
-    /// instead of the last character.
+    /// Returns the texts as regular expressions, in which ` +` replaces each space, and `[0-9]`
+    /// replaces the last character.
     fn patterns(&self) -> Vec<String> {
         let pattern = |text: &String| {
             let mut parts: Vec<String> = text.chars().map(part).collect();
@@ -189,8 +192,9 @@ impl World {
     }
 }
 
-/// The names of the rows whose instructions are counted: those of all tokens of the sequence, for
-/// patterns when it is followed for the first time, and again.
+/// The names of the rows whose instructions are counted. Each row counts those of all tokens of the
+/// sequence. Patterns have a row for the first time that a sampler accepts the sequence, and one
+/// for the second.
 pub const COUNTED: [&str; 5] = [
     "ban_strings, 500 texts, 2000 tokens",
     "ban_strings, 500 texts in any case, 2000 tokens",
@@ -261,8 +265,8 @@ fn part(character: char) -> String {
     }
 }
 
-/// Measures every row. The result is the least of several times, since other programs use the
-/// caches, too.
+/// Measures every row. The result is the minimum over several repetitions, since other programs use
+/// the caches, too.
 pub fn run(options: &Options, done: &mut dyn FnMut(Measurement)) {
     let world = OnceCell::new();
     for row in ROWS.iter().filter(|row| options.wants(row.name)) {
@@ -271,8 +275,8 @@ pub fn run(options: &Options, done: &mut dyn FnMut(Measurement)) {
             (World::of(&model), model)
         });
         let (mut sampler, mut array) = ((row.make)(world, model), world.array());
-        // What patterns ban in a state, and what a bias changes, is found when a text first reaches
-        // it.
+        // The tokens that are banned or biased in a state of the search are determined when a text
+        // first reaches that state.
         world.follow(&sampler, &mut array);
         let (begun, mut least) = (Instant::now(), f64::INFINITY);
         while begun.elapsed().as_secs_f64() < options.budget() {

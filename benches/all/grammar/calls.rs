@@ -25,8 +25,8 @@ const COPIES: usize = 64;
 /// The calls that are timed, in the order of their rows.
 const NAMES: [&str; 4] = ["one candidate", "accept", "clone", "free"];
 
-/// Returns the medians over all rounds but the first, for this library and for the built-in, in
-/// nanoseconds per call.
+/// Reports and returns, for each of [`NAMES`], the medians over all rounds but the first, for this
+/// library and for the built-in, in nanoseconds per call.
 pub fn rows(
     model: &Model,
     name: &str,
