@@ -648,8 +648,8 @@ fn between(members: &mut [Member], chain: &mut HostSampler, what: &Between) {
 }
 
 impl Member {
-    /// Returns new penalties with this window, if they are enabled or disabled like these;
-    /// otherwise a clone.
+    /// Returns new penalties with this window, if this member is penalties that are enabled, or
+    /// disabled, in the same way. Otherwise returns a clone of this member.
     fn with_window(&self, window: Whole) -> Self {
         let other = match self.spec {
             Spec::Penalties(n, _, r, f, p) => Spec::Penalties(n, window, r, f, p).make(),

@@ -26,7 +26,7 @@ fuzz_target!(init: llama_sieve_fuzz::silence(), |case: Case| match case {
 
 #[derive(Arbitrary, Debug)]
 enum Case {
-    /// The struct from these bytes, however many.
+    /// The default parameters, with these bytes in place of the first ones of the struct.
     Bits(Vec<u8>),
     Changes {
         first: Vec<Change>,
@@ -132,8 +132,8 @@ unsafe fn tokens(sieve: *mut Handle, logits: &[f32], steps: usize) -> Vec<i32> {
     tokens
 }
 
-/// Checks that the candidates of the last draw contain the token, only valid ids, and
-/// probabilities.
+/// Checks that the candidates of the last draw contain the token, and have only valid ids, and
+/// probabilities that add up to 1.
 ///
 /// # Safety
 /// `sieve` is alive.
@@ -184,8 +184,8 @@ fn changes(first: &[Change], second: &[Change], logits: &[Logit]) {
             assert_eq!(tokens(sieve, &logits, 3), tokens(same, &logits, 3));
         } else {
             tokens(sieve, &logits, 2);
-            // Restores the first parameters. History and generator are now others, but nothing may
-            // fail.
+            // Restores the first parameters. The history and the generator have changed, but
+            // nothing may fail.
             assert_eq!(llama_sieve_set_params(sieve, &first.raw), LLAMA_SIEVE_OK);
             tokens(sieve, &logits, 1);
         }
@@ -284,7 +284,7 @@ fn state(
             assert_eq!(saved(twin), whole);
             assert_eq!(tokens(twin, &logits, 3), tokens(writer, &logits, 3));
             llama_sieve_free(twin);
-            // If the parameters are loaded as well, any sieve must do so.
+            // If the parameters are loaded as well, any sieve must continue like the writer.
             load_with_params(reader, &bytes, &logits);
             load_with_params(reader, &whole, &logits);
             let twin = llama_sieve_clone(reader);
@@ -302,8 +302,8 @@ fn state(
     }
 }
 
-/// Stages with any parameters: a saved state must continue in a sieve with the same stages, a
-/// damaged one must do no harm, and stages may change at any token.
+/// Checks stages with any parameters: a saved state must continue in a sieve with the same stages,
+/// a damaged state must do no harm, and stages may change at any token.
 fn with_stages(
     params: &[Change],
     stages: &Stages,

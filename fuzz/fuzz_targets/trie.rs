@@ -234,8 +234,8 @@ fn token(byte: u8) -> i32 {
 
 impl Script {
     fn descriptors(&self) -> Descriptors {
-        // The naive model compares all sequences at every step, so only the first that is repeated
-        // is long: longer than a span can be.
+        // The naive model compares all sequences at every step, so only one value is long: the
+        // first that is repeated may be longer than a span can be.
         let mut longest = LONGEST + 5;
         let descriptors = self.descriptors.iter().take(4);
         let descriptors = descriptors.map(|(path, values, terminators)| {
@@ -456,7 +456,7 @@ impl Walk {
             );
         }
         assert_eq!(output.data.is_empty(), input.is_empty(), "nothing is left");
-        // The selected token is one of a value, even if all are banned.
+        // Even if all candidates are banned, those that are left are tokens of values.
         let is_banned = |c: &TokenData| as_number(c.logit) == f32::NEG_INFINITY;
         if output.data.iter().all(is_banned) {
             assert!(output.data.iter().all(|c| allowed.contains(&c.id)));

@@ -17,7 +17,7 @@ pub(crate) fn last_error() -> String {
     text.to_str().expect("UTF-8").to_owned()
 }
 
-/// Checks that the last error has this number.
+/// Checks that `answer` is the code of the last error.
 fn assert_code(answer: c_int) {
     assert_eq!(llama_sieve_last_error_code(), answer, "{}", last_error());
 }
@@ -32,7 +32,8 @@ pub(crate) fn assert_reason() {
     );
 }
 
-/// Checks that the result is 0 or one of `errors`, and that success clears older errors.
+/// Checks that the result is 0 or one of `errors`, and that success clears older errors. Returns
+/// true for 0.
 pub(crate) fn assert_answer(answer: c_int, errors: &[c_int]) -> bool {
     assert_code(answer);
     if answer == LLAMA_SIEVE_OK {

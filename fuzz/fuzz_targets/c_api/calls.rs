@@ -272,7 +272,8 @@ pub(crate) enum Maker {
 #[derive(Arbitrary, Debug)]
 pub(crate) enum Text {
     Null,
-    /// One of the valid texts, which fit each other.
+    /// One of a fixed list. Most of the grammars in it are valid, and have rules with the names in
+    /// the list of roots.
     Good(u8),
     Bytes(Vec<u8>),
 }
@@ -348,7 +349,7 @@ impl Payload {
 }
 
 impl Logits {
-    /// Returns the logits, and the number of them that the call is given.
+    /// Returns the logits, and the number that the call gets as their count.
     pub(crate) fn get(&self) -> (Option<Vec<f32>>, i32) {
         let values = |logits: &[Logit]| -> Vec<f32> { logits.iter().map(|l| l.value()).collect() };
         match self {

@@ -9,8 +9,7 @@ use llama_sieve::ffi::library::*;
 use crate::answers::assert_answer;
 use crate::calls::Name;
 
-/// The samplers that can be certified: those with the same arguments in every build, those whose
-/// arguments depend on the build, and the one that needs a vocabulary.
+/// The samplers that have the same arguments in every build.
 const CERTIFIED: [&CStr; 13] = [
     c"greedy",
     c"dist",
@@ -26,11 +25,13 @@ const CERTIFIED: [&CStr; 13] = [
     c"mirostat-v2",
     c"adaptive-p",
 ];
+/// The samplers whose arguments depend on the build.
 const OF_KNOWN_BUILDS: [&CStr; 3] = [c"penalties", c"dry", c"logit-bias"];
+/// The sampler that needs a vocabulary, and is not certified without one.
 const INFILL: &CStr = c"infill";
 
-/// Checks that each of the vendored samplers, with which all tests compare ours, is certified,
-/// whatever was called before.
+/// Checks the verdict on one sampler. The vendored samplers, with which all tests compare ours, are
+/// certified whatever was called before.
 pub(crate) fn certify(name: &Name) {
     let names = CERTIFIED.iter().chain(&OF_KNOWN_BUILDS).chain([&INFILL]);
     let names: Vec<&CStr> = names.copied().collect();

@@ -43,7 +43,7 @@ fuzz_target!(
     |calls: Vec<Call>| World::default().run(&calls)
 );
 
-/// A sampler of the host's.
+/// A sampler that the host's functions accept: one of ours, or a built-in.
 struct Smp {
     ptr: *mut llama_sampler,
     is_trie: bool,
@@ -61,10 +61,9 @@ struct World {
     saved: Vec<u8>,
     /// True once stages, or a sampler in a slot, were set for some sieve.
     is_staged: bool,
-    /// True once some sampler can put tokens of its vocabulary back for which there may be no
-    /// logits.
+    /// True once a sampler exists that may add tokens to an array, even tokens without logits.
     puts_back: bool,
-    /// True while messages go to another callback than at the start.
+    /// True while messages go to a callback different from the one at the start.
     hears: bool,
 }
 

@@ -15,7 +15,8 @@ use crate::stages::set_stages;
 use crate::support::sizes::absurd;
 
 impl World {
-    /// Returns a sieve, or the one in a sampler, whose stages the caller changes.
+    /// Returns a sieve, or the sieve inside a sampler, and records that the caller changes its
+    /// stages.
     ///
     /// # Safety
     /// All objects must be alive.
@@ -66,8 +67,8 @@ impl World {
                             stats.after_min_p,
                             stats.after_top_n_sigma,
                         ];
-                        // With the parameters' own order the counts descend; in any order they are
-                        // at most the vocabulary.
+                        // With the parameters' own order the counts descend. In any order they are
+                        // at most the size of the vocabulary.
                         let descend = counts.is_sorted_by(|a, b| a >= b);
                         assert!(descend || self.is_staged, "{stats:?}");
                         assert!(counts.iter().all(|&count| count <= stats.n_vocab));

@@ -19,7 +19,7 @@ use crate::certify::certify;
 use crate::tries::unbind;
 use crate::{MOST_OBJECTS, Smp, World};
 
-/// Its address is the user pointer of the log's callback.
+/// A byte whose address is the user pointer of the callbacks for the log and for traces.
 static LOG: u8 = 0;
 
 /// Receives a line of a trace, and checks that it is JSON of a documented kind.

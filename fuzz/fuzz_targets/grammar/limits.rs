@@ -1,7 +1,7 @@
 //! Grammars with a small step limit, only ours, in two vocabularies. The input has a byte whose
 //! square is the limit, a grammar's text up to the first byte 255, and actions of two bytes each.
-//! Whatever was called before, each result must be that of new tables; a failed call must free its
-//! allocations; and in the end no memory may be left.
+//! Whatever was called before, each result must equal that of a grammar with empty tables; a failed
+//! call must free its allocations; and in the end no memory may be left.
 
 use std::sync::{Arc, LazyLock};
 
@@ -171,7 +171,8 @@ struct Subject<'a> {
 }
 
 impl Subject<'_> {
-    /// Brings another sampler from the beginning to the position of this one.
+    /// Returns `other`, a sampler at the beginning, after it has accepted the tokens that this one
+    /// has.
     fn lead(&self, mut other: Grammar) -> Grammar {
         for &token in &self.accepted {
             other.accept(token);
@@ -225,8 +226,8 @@ impl Subject<'_> {
         }
     }
 
-    /// Returns the result of a call, after checking that new tables give the same, and that a
-    /// second call does.
+    /// Makes a call, and returns its result. Checks that a sampler with new tables gives the same
+    /// result, and that a call that fails gives it again.
     fn ask(&mut self, question: Question) -> Answer {
         let cold = Grammar::of(self.maker.engine().expect("it is a grammar"));
         let (expected, _) = question.put_to(&mut self.lead(cold.expect("as before")));
