@@ -5,7 +5,7 @@ duplicate the code.
 
 This is a PEP 517 build backend that uses only the standard library. The tag of the wheel is derived
 from the built files: the newest glibc version that their symbols require, or `linux` if they need a
-library that a manylinux wheel must not.
+library that a manylinux wheel must not depend on.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def _version() -> str:
 def _build(settings: Settings) -> List[Path]:
     """Builds the files in `BUILT`, or reports missing ones.
 
-    The setting `cargo` has further arguments.
+    The setting `cargo` holds further arguments for cargo.
     """
     if not sys.platform.startswith("linux"):
         raise SystemExit("llama-sieve: only Linux is supported")
@@ -133,7 +133,7 @@ def _platform_tag(built: List[Path]) -> str:
 
 
 def _metadata(licenses: Iterable[str] = LICENSES) -> str:
-    """Returns METADATA: the parts that change from pyproject.toml, and the rest from Cargo.toml."""
+    """Returns METADATA, made from pyproject.toml, with the version of Cargo.toml and README.md."""
     text = (HERE / "pyproject.toml").read_text("utf-8")
 
     def value(name: str) -> str:

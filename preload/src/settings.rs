@@ -1,11 +1,19 @@
 //! The settings from environment variables, which are read once. A setuid program ignores them.
 //!
-//! | variable | meaning |
-//! | --- | --- |
-//! | `LLAMA_SIEVE_PRELOAD` | `off`: every sampler is llama.cpp's own; a list of names as `llama_sampler_name` reports them, or with underscores (`top-k,dist`): only these are this library's, and with `sample` among them tokens are sampled straight from the logits; unset, empty, `on` or `all`: all. Words that restrict nothing, alone or with any of these: `verify`, with which llama.cpp samples every token, and this library's choice is compared with it; `large-grammars`, with which grammars are accepted that llama.cpp refuses for the number of their repetitions |
-//! | `LLAMA_SIEVE_HOST` | llama.cpp's build number (`10300` or `b10300`) or release (`0.6.0` or `v0.6.0`), for libraries that do not report theirs: decides which argument list is tried first |
-//! | `LLAMA_SIEVE_EXTRA` | members that every chain gets, separated by semicolons: see `extra` |
-//! | `LLAMA_SIEVE_VERBOSE` | set and neither empty nor `0`: a line on stderr when the library is loaded, for each sampler made, and at the end, with the number of tokens or the reason why no sampler was made |
+//! - `LLAMA_SIEVE_PRELOAD`: selects the samplers that are replaced: none with `off`; all with `on`
+//!   or `all`, or if it is unset or empty. A list of names, as `llama_sampler_name` reports them or
+//!   with underscores (`top-k,dist`), selects only these, and tokens are sampled straight from the
+//!   logits only if `sample` is among them. Two words restrict nothing, alone or with any of these.
+//!   With `verify`, llama.cpp samples every token, and this library's choice is compared with it.
+//!   With `large-grammars`, grammars are accepted that llama.cpp refuses for the number of their
+//!   repetitions.
+//! - `LLAMA_SIEVE_HOST`: llama.cpp's build number (`10300` or `b10300`) or release (`0.6.0` or
+//!   `v0.6.0`), for libraries that do not report theirs. Decides which argument list is tried
+//!   first.
+//! - `LLAMA_SIEVE_EXTRA`: members that every chain gets, separated by semicolons: see `extra`.
+//! - `LLAMA_SIEVE_VERBOSE`: if set, and neither empty nor `0`, reports on stderr: a line when the
+//!   library is loaded, one for each sampler made, and at the end the number of tokens, or the
+//!   reason why no sampler was made.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};

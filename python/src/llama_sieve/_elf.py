@@ -1,7 +1,7 @@
 """Reads the headers of a Linux library or program, without running it.
 
-Only these parts are read: the required libraries, the exported and imported names, their versions
-of the C library, and the build id.
+Only these parts are read: the machine, the dynamic linker, the library's own name, the required
+libraries and their symbol versions, the exported and imported names, and the build id.
 """
 
 from __future__ import annotations

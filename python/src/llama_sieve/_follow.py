@@ -33,14 +33,14 @@ CONNECTIONS = 32
 """The most connections at once."""
 
 SECONDS = 10
-"""The time that a request may take."""
+"""The seconds that a request may take."""
 
 NEXT = "Llama-Sieve-Next"
 """The response header with the place after the returned lines."""
 
 
 class Emptied(Exception):
-    """Raised when the file contains another trace than before, or none."""
+    """Raised when the file contains a different trace from before, or none."""
 
 
 @dataclasses.dataclass(frozen=True)

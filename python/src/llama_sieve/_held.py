@@ -13,8 +13,8 @@ _Self = TypeVar("_Self", bound="Held")
 
 
 def require(value: Any, kind: type, what: str) -> None:
-    """Raises InvalidError unless the value is of a class, since C cannot tell one handle from
-    another."""
+    """Raises InvalidError unless the value is an instance of `kind`, since C cannot tell one handle
+    from another."""
     if not isinstance(value, kind):
         raise InvalidError(f"{what} is of type {type(value).__name__}, not a {kind.__name__}")
 
@@ -42,7 +42,8 @@ class Held:
         self._free.atexit = False
 
     def _take(self) -> int:
-        """Returns the address, for this thread alone until the lock is released."""
+        """Locks the object for this thread, and returns its address. The caller releases the lock.
+        BusyError if it is taken, InvalidError if the object is closed."""
         if not self._lock.acquire(blocking=False):
             raise BusyError(
                 f"the {self._kind} is in use by another thread, or twice in one call", -10

@@ -321,7 +321,7 @@ def _load() -> _Functions:
 
 
 library = _load()
-"""The loaded library. `LLAMA_SIEVE_LIBRARY` names another file than the wheel's."""
+"""The loaded library: the wheel's, or the file that `LLAMA_SIEVE_LIBRARY` names."""
 
 
 def function(name: str) -> Any:
@@ -433,7 +433,7 @@ def set_log(receive: Optional[Callable[[int, str], None]]) -> None:
     if receive is None:
         library.llama_sieve_log_set(LOG_CALLBACK(), None)
         return
-    # The library outlives the interpreter, and its messages must not reach it then.
+    # The library outlives the interpreter, which must then no longer get its messages.
     atexit.unregister(_quiet)
     atexit.register(_quiet)
     library.llama_sieve_log_set(_DELIVER, None)
@@ -452,8 +452,9 @@ def version() -> str:
 def simd() -> str:
     """Returns the instruction set in use: "avx512", "avx2", "neon" or "scalar".
 
-    If expf, exp or logf of the C library returns other bits than the vector form, the C library's
-    function is called. Its name then follows ", scalar": "avx512, scalar expf exp logf" on Windows.
+    If expf, exp or logf of the C library does not return the same bits as the vector form, the C
+    library's function is called. Its name then follows ", scalar": "avx512, scalar expf exp logf"
+    on Windows.
     """
     text: bytes = library.llama_sieve_simd()
     return text.decode()

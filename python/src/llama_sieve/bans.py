@@ -47,7 +47,8 @@ class BanStrings(Sampler):
         super().__init__(made(create(address, ctypes.cast(array, c_void_p), n, flags)))
 
     def rewind(self) -> int:
-        """Returns how many of the newest tokens contain a text that one more token could complete.
+        """Returns how many of the newest tokens contain the beginning of a banned text that one
+        more token could complete.
 
         The result is 0 if no text has begun. A host that can rewind its cache can take this many
         tokens back and continue differently.

@@ -47,7 +47,7 @@ def _without_host(remark: str) -> Report:
 
 
 def _library(path: Path) -> Dict[str, Any]:
-    """Returns the information in the file of a llama.cpp."""
+    """Returns what `llama-sieve doctor` finds in the file of a llama.cpp."""
     found: Dict[str, Any] = {}
     try:
         hosts = json.loads(launch.told(["doctor", "--json", str(path)]))["hosts"]

@@ -138,7 +138,8 @@ class _Members:
         return next(at for at, name in enumerate(self.names) if name in kinds)
 
     def behind(self, kinds: Any) -> int:
-        """Returns the position after the fixed members, and after the kinds that follow them."""
+        """Returns the position after the fixed members, and after the members of these kinds that
+        follow."""
         at = self._fixed
         while at < len(self.names) and self.names[at] in kinds:
             at += 1

@@ -67,7 +67,7 @@ def _flags(*flags: bool) -> int:
 
 
 class Constraint(Sampler):
-    """A sampler that allows only tokens after which the text can still follow a grammar.
+    """A sampler that allows only tokens after which the text can still match a grammar.
 
     Compiled constraints are cached in the process, so making one again is cheap. After a token that
     is not allowed the constraint is dead until `reset` or `rollback`: only tokens that end the
@@ -119,7 +119,7 @@ class Constraint(Sampler):
 
     @property
     def complete(self) -> bool:
-        """True if the text so far follows the whole grammar, so that it may end."""
+        """True if the text so far matches the whole grammar, so that it may end."""
         with self._used() as pointer:
             complete: bool = library.llama_sieve_grammar_is_complete(pointer)
         return complete
@@ -160,10 +160,10 @@ class Constraint(Sampler):
 
 
 class Grammar(Constraint):
-    """The text follows a grammar in GBNF, llama.cpp's notation: see docs/grammar.md."""
+    """The text matches a grammar in GBNF, llama.cpp's notation: see docs/grammar.md."""
 
     def __init__(self, vocab: Any, grammar: Text, root: Text = "root") -> None:
-        """`root` names the rule that the complete text follows."""
+        """`root` names the rule that the complete text matches."""
         super().__init__("grammar", vocab, text_for_c(grammar, "grammar"), text_for_c(root, "root"))
 
 
@@ -183,8 +183,8 @@ class JsonSchema(Constraint):
     ) -> None:
         """`schema` is a mapping, a bool, JSON in a string, or a model or TypeAdapter of pydantic's.
 
-        `compact` allows no white space. With `closed`, objects that name properties have no others,
-        unless the schema mentions these. `any_order` allows properties in any order. With
+        `compact` allows no white space. With `closed`, objects whose schema names properties have
+        no others, unless the schema says which. `any_order` allows properties in any order. With
         `lenient`, keywords that cannot be enforced are ignored with a warning instead of an
         InvalidError. `llama_cpp`, which excludes the other options, allows the texts of llama.cpp's
         own converter, which llama-server uses for `json_schema` and which enforces less.
@@ -210,7 +210,8 @@ class Choice(Constraint):
 
 
 class Tags(Constraint):
-    """Free text in which a begin tag opens a span that follows a schema, a pattern or a grammar.
+    """Free text in which a begin tag opens a span that satisfies a schema, or matches a pattern or
+    a grammar.
 
     This is the form of tool calls: see docs/grammar.md.
     """

@@ -238,7 +238,7 @@ class _Constructor:
 
 
 def _function(function: Any, restype: Any, argtypes: Types) -> Any:
-    """Returns the function with other types, independent of those set elsewhere."""
+    """Returns the function with these types, independent of the types set elsewhere."""
     address = ctypes.cast(function, ctypes.c_void_p).value
     assert address is not None
     return ctypes.CFUNCTYPE(restype, *argtypes)(address)
@@ -273,7 +273,8 @@ class _Forward:
 
 
 class _Sample(_Forward):
-    """Replaces llama_sampler_sample, which ends the process if no token is left."""
+    """Replaces llama_sampler_sample, and raises an error where that would end the process, since no
+    token is left."""
 
     def __call__(self, *arguments: Any) -> Any:
         token = super().__call__(*arguments)

@@ -215,17 +215,19 @@ def top_k(k: int) -> Sampler:
 
 
 def top_p(p: float, min_keep: int = 1) -> Sampler:
-    """Keeps the fewest most probable candidates that reach p; disabled by p >= 1."""
+    """Keeps the smallest set of the most probable candidates with sum >= p; disabled by p >= 1."""
     return _new("top_p", [c_float, c_size_t], p, min_keep)
 
 
 def min_p(p: float, min_keep: int = 1) -> Sampler:
-    """Keeps candidates at least p times as probable as the first; disabled by p <= 0."""
+    """Keeps candidates at least p times as probable as the best; disabled by p <= 0."""
     return _new("min_p", [c_float, c_size_t], p, min_keep)
 
 
 def typical(p: float, min_keep: int = 1) -> Sampler:
-    """Keeps the candidates whose surprisal is nearest to the entropy; disabled by p >= 1."""
+    """Keeps the candidates with surprisal nearest to the entropy, until their sum reaches p.
+
+    Disabled by p >= 1."""
     return _new("typical", [c_float, c_size_t], p, min_keep)
 
 
@@ -235,13 +237,13 @@ def temp(t: float) -> Sampler:
 
 
 def temp_ext(t: float, delta: float, exponent: float) -> Sampler:
-    """Divides by a temperature between t - delta and t + delta that follows the entropy."""
+    """Divides by a temperature between t - delta and t + delta that depends on the entropy."""
     return _new("temp_ext", [c_float] * 3, t, delta, exponent)
 
 
 def xtc(p: float, t: float, min_keep: int, seed: int) -> Sampler:
-    """With probability p, removes candidates with at least probability t, except the least of
-    them."""
+    """With probability p, removes the candidates with at least probability t, except the least
+    probable of these."""
     return _new("xtc", [c_float, c_float, c_size_t, c_uint32], p, t, min_keep, seed)
 
 
@@ -257,7 +259,7 @@ def mirostat(n_vocab: int, seed: int, tau: float, eta: float, m: int = 100) -> S
 
 
 def mirostat_v2(seed: int, tau: float, eta: float) -> Sampler:
-    """Selects with mirostat's aim, among candidates up to a surprisal that follows the error."""
+    """Selects with mirostat's aim, among candidates up to a surprisal that each token adjusts."""
     return _new("mirostat_v2", [c_uint32, c_float, c_float], seed, tau, eta)
 
 
@@ -336,7 +338,9 @@ def p_less(normalised: bool = False) -> Sampler:
 
 
 def top_h(alpha: float) -> Sampler:
-    """Keeps the most probable that have at most alpha times the entropy; disabled by alpha >= 1."""
+    """Keeps the most probable candidates whose entropy is at most alpha times that of all.
+
+    Disabled by alpha >= 1."""
     return _new("top_h", [c_float], alpha)
 
 

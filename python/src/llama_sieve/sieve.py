@@ -86,7 +86,7 @@ class Params:
     top_k: int = 40
     """Keeps this many of the largest logits; disabled by <= 0."""
     top_p: float = 0.95
-    """Keeps the fewest most probable tokens whose sum reaches this; disabled by >= 1."""
+    """Keeps the smallest set of the most probable tokens with sum >= this; disabled by >= 1."""
     min_p: float = 0.05
     """Keeps tokens with at least this fraction of the largest probability; disabled by <= 0."""
     typical_p: float = 1.0
@@ -273,7 +273,7 @@ class Sieve(Held):
         self._stages: Optional[Stages] = None
 
     def sample(self, logits: Any) -> int:
-        """Chooses the next token of raw logits, without accepting it.
+        """Chooses the next token from raw logits, without accepting it.
 
         The array is read in place: one contiguous row of float32, float16 or bfloat16 (of
         ml_dtypes). NaN counts as minus infinity, a banned token. NoCandidateError if no logit is
@@ -283,7 +283,7 @@ class Sieve(Held):
         return self._sample(_arrays.sample_function(view), _arrays.address(view), view.size)
 
     def sample_bf16(self, bits: Any) -> int:
-        """Chooses the next token of bfloat16 logits that are stored as their bits, in uint16."""
+        """Chooses the next token from bfloat16 logits that are stored as their bits, in uint16."""
         view = _arrays.vector(bits, "bits")
         if view.dtype != np.uint16:
             raise InvalidError(f"bits: uint16 is needed, this is {view.dtype}")
@@ -345,7 +345,8 @@ class Sieve(Held):
     def stages(self) -> Optional[Stages]:
         """The stages in a custom order; None for the order of `Params.order`.
 
-        Assigned stages apply from the next token on. Those in both orders keep their memory.
+        Assigned stages apply from the next token on. Stages that were in force before keep their
+        memory.
         """
         return self._stages
 

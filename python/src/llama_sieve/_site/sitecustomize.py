@@ -66,7 +66,7 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 
 class _Loader(importlib.abc.Loader):
-    """Loads a module by another loader, which it restores as the module's, and then calls
+    """Loads a module with another loader, which it restores as the module's loader, and then calls
     `then`."""
 
     def __init__(self, loader, then):
