@@ -25,8 +25,9 @@ export class NotFoundError extends LlamaSieveError {}
 /** Version of the library, "major.minor.patch". */
 export function version(): string;
 /**
- * Instruction set in use, "avx512", "avx2", "neon" or "scalar", and the C library's functions for
- * which scalar code is used because it gives other bits, such as "avx512, scalar expf exp logf".
+ * Instruction set in use, "avx512", "avx2", "neon" or "scalar", and the C library's functions that
+ * are called because the vector forms would not give the same bits, such as "avx512, scalar expf
+ * exp logf".
  */
 export function simd(): string;
 
@@ -53,14 +54,20 @@ export interface SieveParams {
     temperature?: number;
     /** Keeps this many of the largest logits. Default 40; disabled by <= 0. */
     topK?: number;
-    /** Keeps the fewest most probable tokens whose sum reaches this. Default 0.95; off by >= 1. */
+    /**
+     * Keeps the smallest set of the most probable tokens with sum >= this. Default 0.95; off by >=
+     * 1.
+     */
     topP?: number;
     /**
      * Keeps tokens with at least this fraction of the largest probability. Default 0.05; disabled
      * by <= 0.
      */
     minP?: number;
-    /** Keeps the tokens whose surprisal is nearest to the entropy. Default 1; disabled by >= 1. */
+    /**
+     * Keeps the tokens with surprisal nearest to the entropy, until their sum reaches this. Default
+     * 1; disabled by >= 1.
+     */
     typicalP?: number;
     /** Keeps logits within this many standard deviations of the largest. Default -1: disabled. */
     topNSigma?: number;
@@ -152,8 +159,8 @@ export interface NumbersOfStages {
 export class Sieve extends Held {
     constructor(params?: SieveParams);
     /**
-     * Chooses a token of raw logits, without accepting it. @throws NoCandidateError if every logit
-     * is minus infinity
+     * Chooses a token from raw logits, without accepting it. @throws NoCandidateError if every
+     * logit is minus infinity
      */
     sample(logits: Logits, kind?: LogitsKind): number;
     /** Accepts a token that has become part of the text, whether or not the sieve chose it. */
@@ -165,8 +172,8 @@ export class Sieve extends Held {
     /** Changes some parameters from the next token on; history and generator stay. */
     update(changes: SieveParams): void;
     /**
-     * Sets the stages, in order, from the next token on: names, and slots of samplers. Stages in
-     * both orders keep their memory. `undefined` restores the order of the parameters.
+     * Sets the stages, in order, from the next token on: names, and slots of samplers. Stages that
+     * were in force before keep their memory. `undefined` restores the order of the parameters.
      */
     setStages(order?: Iterable<Stage>, numbers?: NumbersOfStages): void;
     /**
@@ -260,23 +267,29 @@ export const samplers: {
     dist(seed: number): Sampler;
     /** Keeps the k largest logits; disabled by k <= 0. */
     topK(k: number): Sampler;
-    /** Keeps the fewest most probable candidates that reach p; disabled by p >= 1. */
+    /** Keeps the smallest set of the most probable candidates with sum >= p; disabled by p >= 1. */
     topP(p: number, minKeep?: number): Sampler;
-    /** Keeps candidates at least p times as probable as the first; disabled by p <= 0. */
+    /** Keeps candidates at least p times as probable as the best; disabled by p <= 0. */
     minP(p: number, minKeep?: number): Sampler;
-    /** Keeps the candidates whose surprisal is nearest to the entropy; disabled by p >= 1. */
+    /**
+     * Keeps the candidates with surprisal nearest to the entropy, until their sum reaches p;
+     * disabled by p >= 1.
+     */
     typical(p: number, minKeep?: number): Sampler;
     /** Divides every logit by t; t <= 0 keeps only the largest. */
     temp(t: number): Sampler;
-    /** Divides by a temperature between t - delta and t + delta that follows the entropy. */
+    /** Divides by a temperature between t - delta and t + delta that depends on the entropy. */
     tempExt(t: number, delta: number, exponent: number): Sampler;
-    /** With probability p, removes candidates of probability t or more but the least of them. */
+    /**
+     * With probability p, removes the candidates of probability t or more, except the least
+     * probable of these.
+     */
     xtc(p: number, t: number, minKeep: number, seed: number): Sampler;
     /** Masks every logit more than n standard deviations below the largest. */
     topNSigma(n: number): Sampler;
     /** Selects so that the surprisal of the text stays near tau bits per token. */
     mirostat(nVocab: number, seed: number, tau: number, eta: number, m?: number): Sampler;
-    /** Selects with mirostat's aim, among candidates up to a surprisal that follows the error. */
+    /** Selects with mirostat's aim, among candidates up to a surprisal that each token adjusts. */
     mirostatV2(seed: number, tau: number, eta: number): Sampler;
     /** Penalises the tokens among the last lastN accepted ones. */
     penalties(lastN: number, repeat?: number, freq?: number, present?: number): Sampler;
@@ -310,7 +323,10 @@ export const samplers: {
     etaCutoff(eta: number): Sampler;
     /** Keeps candidates with p >= the sum of all p^2; `normalised` lowers that threshold. */
     pLess(normalised?: boolean): Sampler;
-    /** Keeps the most probable with at most alpha times the entropy; disabled by alpha >= 1. */
+    /**
+     * Keeps the most probable candidates whose entropy is at most alpha times that of all; disabled
+     * by alpha >= 1.
+     */
     topH(alpha: number): Sampler;
     /** Cuts at the steepest fall of the sorted logits; disabled by tau < 0. Default 0. */
     minK(tau?: number): Sampler;
@@ -351,7 +367,10 @@ export class BanStrings extends Sampler {
         texts: Iterable<string>,
         options?: { foldCase?: boolean; regex?: boolean },
     );
-    /** Returns how many of the newest tokens contain a text that one more could complete. */
+    /**
+     * Returns how many of the newest tokens contain the beginning of a banned text that one more
+     * token could complete.
+     */
     rewind(): number;
 }
 
@@ -375,7 +394,7 @@ export class BanStringsBias extends Sampler {
 }
 
 /**
- * A sampler that lets through only tokens after which the text can still follow a grammar. In a
+ * A sampler that lets through only tokens after which the text can still match a grammar. In a
  * chain it comes before every sampler that truncates. After a token that is not allowed it is dead
  * until `reset` or `rollback`: only tokens that end the generation are allowed then, and `error`
  * says why.
@@ -387,7 +406,7 @@ export class Constraint extends Sampler {
     mask(out?: Uint32Array): Uint32Array;
     /** Sets the logits of tokens that are not allowed to -Infinity. */
     maskLogits(logits: Float32Array): void;
-    /** True if the text so far follows the whole grammar, so that it may end. */
+    /** True if the text so far matches the whole grammar, so that it may end. */
     readonly complete: boolean;
     /** The reason why the constraint is dead; null while it is not. */
     readonly error: string | null;
@@ -404,7 +423,7 @@ export class Constraint extends Sampler {
 export interface JsonSchemaOptions {
     /** No white space between parts. */
     compact?: boolean;
-    /** Objects that name properties have no others, unless the schema mentions these. */
+    /** Objects whose schema names properties have no others, unless the schema says which. */
     closed?: boolean;
     /** Properties come in any order. */
     anyOrder?: boolean;
@@ -414,7 +433,7 @@ export interface JsonSchemaOptions {
     llamaCpp?: boolean;
 }
 
-/** Text that follows a grammar in GBNF, llama.cpp's notation. `root` names the rule of the text. */
+/** Text that matches a grammar in GBNF, llama.cpp's notation. `root` names the rule of the text. */
 export class Grammar extends Constraint {
     constructor(vocab: Vocab, grammar: string, root?: string);
 }
@@ -430,7 +449,10 @@ export class Regex extends Constraint {
 export class Choice extends Constraint {
     constructor(vocab: Vocab, values: Iterable<string>);
 }
-/** Free text in which a begin tag opens a span that follows a schema, a pattern or a grammar. */
+/**
+ * Free text in which a begin tag opens a span that satisfies a schema, or matches a pattern or a
+ * grammar.
+ */
 export class Tags extends Constraint {
     constructor(vocab: Vocab, description: object | string);
 }

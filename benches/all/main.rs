@@ -115,13 +115,13 @@ impl Options {
         options
     }
 
-    /// True if a row of this name is wanted.
+    /// True if the row named `name` is wanted. Records the name.
     pub fn wants(&self, name: &str) -> bool {
         self.names.borrow_mut().insert(name.to_owned());
         is_meant(name, &self.only)
     }
 
-    /// True if a shape of this name is wanted.
+    /// True if the shape named `name` is wanted.
     pub fn wants_shape(&self, name: &str) -> bool {
         is_meant(name, &self.shape)
     }

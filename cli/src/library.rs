@@ -98,7 +98,7 @@ impl Sieve {
         Ok(Self { library, path })
     }
 
-    /// Returns the function with this name.
+    /// Returns the function named `name`.
     ///
     /// # Safety
     /// `T` is the type that the header declares for the function.
@@ -116,7 +116,7 @@ impl Sieve {
         })
     }
 
-    /// Returns the function with this name from the preload library, which exports none of
+    /// Returns the function named `name` from the preload library, which exports none of
     /// llama-sieve's functions itself.
     ///
     /// # Safety

@@ -86,7 +86,7 @@ function json(value, what) {
     return text(found, what);
 }
 
-/** A sampler that lets through only tokens after which the text can still follow a grammar. */
+/** A sampler that lets through only tokens after which the text can still match a grammar. */
 class Constraint extends Sampler {
     #nVocab;
 

@@ -58,13 +58,13 @@ function tokensOf(mask, n) {
     return Array.from({ length: n }, (_, t) => t).filter((t) => (mask[t >>> 5] >>> (t & 31)) & 1);
 }
 
-/** The bytes of a token. */
+/** Returns the bytes of a token. */
 function pieceOf(vocab, token) {
     const piece = new Uint8Array(64);
     return piece.subarray(0, llama.piece(vocab, token, piece, piece.length, 0, true));
 }
 
-/** The text that a constraint lets a chain write over logits of noise. */
+/** Returns the text that a chain with this constraint generates from made-up logits. */
 function written(constraint, limit = 200) {
     const vocab = llama.vocabOf(model);
     const chain = new Chain(constraint, samplers.temp(1.5), samplers.dist(3));

@@ -345,7 +345,7 @@ unsafe fn has(chain: *mut llama_sampler, extras: &[&Extra]) -> bool {
     first >= 0 && (first..).zip(extras).all(is_there)
 }
 
-/// Returns the members to be added to `chain` before a sampler with this name.
+/// Returns the members to be added to `chain` before the sampler named `name`.
 ///
 /// # Safety
 /// `chain` is a live chain.

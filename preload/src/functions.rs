@@ -13,8 +13,8 @@ type Function = unsafe extern "C" fn();
 
 include!(concat!(env!("OUT_DIR"), "/functions.rs"));
 
-/// Returns the address of llama-sieve's C function with this name, for example
-/// `llama_sieve_version`; NULL if there is none.
+/// Returns the address of llama-sieve's C function named `name`, for example `llama_sieve_version`;
+/// NULL if there is none.
 ///
 /// # Safety
 /// `name` is NULL or a C string.

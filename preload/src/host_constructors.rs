@@ -92,9 +92,8 @@ pub fn is_preloaded() -> bool {
     !cfg!(windows) && with_all(|all| permanent(all).iter().any(contains_us))
 }
 
-/// Returns the function that calls of this name reach in this llama.cpp. It is llama.cpp's own or,
-/// for a name of the common library that llama.cpp lacks, that of a library that uses this
-/// llama.cpp.
+/// Returns the function that calls of `symbol` reach in `host`, a llama.cpp. It is llama.cpp's own
+/// or, for a function of the common library that `host` lacks, that of a library that uses `host`.
 pub fn function_of(all: &[Library<'_>], host: &Library<'_>, symbol: &CStr) -> Option<Route> {
     let exporter = |library| Some(route(library, foreign(library, symbol)?));
     exporter(host).or_else(|| {
@@ -109,7 +108,7 @@ pub fn function_of(all: &[Library<'_>], host: &Library<'_>, symbol: &CStr) -> Op
     })
 }
 
-/// Returns the destination that calls of this name would have without this library.
+/// Returns the destination that calls of `symbol` would have without this library.
 pub fn way_of(symbol: &CStr) -> Way {
     let way = with_all(|all| {
         let exporter = |library| Some(route(library, foreign(library, symbol)?));
@@ -173,14 +172,14 @@ fn route(library: &Library<'_>, address: Address) -> Route {
     }
 }
 
-/// Returns the function with this name in the first llama.cpp of the process.
+/// Returns the function named `symbol` in the first llama.cpp of the process.
 pub fn own_of_any(symbol: &CStr) -> Option<Address> {
     with_all(|all| first_llama_cpp(all)?.symbol(symbol))
 }
 
-/// Returns the function with this name in the llama.cpp that contains `caller` or, if `caller` is
-/// in another library, in the first llama.cpp. Returns `None` if that other library has a function
-/// of this name itself: it passes calls on, and would send them back to this library.
+/// Returns the function named `symbol` in the llama.cpp that contains `caller` or, if `caller` is
+/// in another library, in the first llama.cpp. Returns `None` if that other library has such a
+/// function itself: it passes calls on, and would send them back to this library.
 pub fn own_of(symbol: &CStr, caller: Address) -> Option<Address> {
     with_all(|all| {
         let library = containing(all, caller)?;
@@ -194,8 +193,8 @@ pub fn own_of(symbol: &CStr, caller: Address) -> Option<Address> {
     })
 }
 
-/// Returns the segments of the library that is loaded at `base`, and its own function with this
-/// name.
+/// Returns the segments of the library that is loaded at `base`, and its own function named
+/// `symbol`.
 pub fn library_at(base: usize, symbol: &CStr) -> (Vec<Range<usize>>, Option<Address>) {
     with_all(|all| {
         let library = all.iter().find(|library| library.base() == base);

@@ -128,7 +128,7 @@ fn slots<'l, 'a>(all: &'l [Library<'a>], memory: &Memory) -> Vec<Slot<'l, 'a>> {
     slots
 }
 
-/// Returns the stand-in for the function with this name.
+/// Returns the stand-in for the function named `name`, if there is one.
 fn stand_in(here: &Library<'_>, name: &CStr) -> Option<Address> {
     let is_own = name.to_bytes().starts_with(b"llama_sieve_");
     (!is_own).then(|| here.symbol(name))?

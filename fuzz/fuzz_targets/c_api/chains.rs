@@ -23,7 +23,7 @@ impl World {
     /// # Safety
     /// All objects must be alive.
     pub(crate) unsafe fn call_chain(&mut self, call: &Call) {
-        // SAFETY: NULL or live, and arrays are as long as the calls are told.
+        // SAFETY: NULL or live, and arrays are as long as the calls expect.
         unsafe {
             match call {
                 Call::ChainSample {
@@ -72,7 +72,7 @@ unsafe fn chain_sample(
     let (values, n) = logits.get();
     let halves = Logits::halves(&values);
     let half = halves.as_ref().map_or(null(), |halves| halves.as_ptr());
-    // SAFETY: NULL or live; NULL or as many logits as the call is told, which stay until the last
+    // SAFETY: NULL or live; NULL or as many logits as the call expects, which stay until the last
     // call here.
     unsafe {
         let token = match width % 3 {
@@ -138,7 +138,7 @@ unsafe fn batch(
     let (values, n) = logits.get();
     let arrays = vec![Logits::pointer(&values); chains.len()];
     let mut out = vec![-77; chains.len()];
-    // SAFETY: chains are NULL or live, the arrays NULL or as long as the call is told.
+    // SAFETY: chains are NULL or live, the arrays NULL or as long as the call expects.
     let answer = unsafe {
         llama_sieve_chain_sample_batch(
             if null_array == 1 {

@@ -114,7 +114,7 @@ pub(crate) unsafe fn grammar(
         Some(tokens) => (tokens.as_ptr(), tokens.len()),
         None => (null(), usize::from(lazy.first % 3)),
     };
-    // SAFETY: as above; the lists are NULL or have as many elements as the call is told.
+    // SAFETY: as above; the lists are NULL or have as many elements as the call expects.
     unsafe {
         if lazy.words {
             llama_sieve_init_grammar_lazy(vocab, text, root, list, n, first, n_tokens)

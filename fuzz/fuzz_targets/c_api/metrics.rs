@@ -13,7 +13,7 @@ impl World {
     /// # Safety
     /// All objects must be alive.
     pub(crate) unsafe fn call_metrics(&mut self, call: &Call) {
-        // SAFETY: NULL or live, and arrays are as long as the calls are told.
+        // SAFETY: NULL or live, and arrays are as long as the calls expect.
         unsafe {
             match call {
                 Call::PplNew if self.ppls.len() < MOST_OBJECTS => {
@@ -70,7 +70,7 @@ fn metrics(logits: &Logits, token: i32, base: i32) {
     } else {
         null()
     };
-    // SAFETY: NULL or as many elements as the calls are told.
+    // SAFETY: NULL or as many elements as the calls expect.
     let (entropy, surprisal) = unsafe {
         (
             llama_sieve_entropy(Logits::pointer(&values), n, base),

@@ -32,7 +32,7 @@ impl World {
     /// # Safety
     /// All objects must be alive.
     pub(crate) unsafe fn call_results(&mut self, call: &Call) {
-        // SAFETY: NULL or live, and arrays are as long as the calls are told.
+        // SAFETY: NULL or live, and arrays are as long as the calls expect.
         unsafe {
             match call {
                 Call::Candidates { which, cap } => {

@@ -86,7 +86,7 @@ impl World {
     /// # Safety
     /// All objects must be alive.
     pub(crate) unsafe fn call(&mut self, call: &Call) {
-        // SAFETY: the objects live, arrays are as long as the calls are told, and strings end.
+        // SAFETY: the objects live, arrays are as long as the calls expect, and strings end.
         unsafe {
             match call {
                 Call::Make(maker) if self.samplers.len() < MOST_OBJECTS => self.make(maker),

@@ -16,7 +16,7 @@ impl World {
     /// All objects must be alive.
     pub(crate) unsafe fn call_sieve(&mut self, call: &Call) {
         let full = self.sieves.len() >= MOST_OBJECTS;
-        // SAFETY: NULL or live, and arrays are as long as the calls are told.
+        // SAFETY: NULL or live, and arrays are as long as the calls expect.
         unsafe {
             match call {
                 Call::SieveNew(changes) if !full => {
@@ -152,7 +152,7 @@ impl World {
             .collect();
         let arrays = vec![Logits::pointer(&values); sieves.len()];
         let mut out = vec![-77; sieves.len()];
-        // SAFETY: sieves are NULL or live, the arrays have as many elements as the call is told.
+        // SAFETY: sieves are NULL or live, the arrays have as many elements as the call expects.
         let answer = unsafe {
             llama_sieve_sample_batch(
                 sieves.as_ptr(),

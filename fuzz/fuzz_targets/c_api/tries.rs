@@ -16,7 +16,7 @@ impl World {
     /// # Safety
     /// All objects must be alive.
     pub(crate) unsafe fn call_trie(&mut self, call: &Call) {
-        // SAFETY: the objects live, arrays are as long as the calls are told, and strings end.
+        // SAFETY: the objects live, arrays are as long as the calls expect, and strings end.
         unsafe {
             match call {
                 Call::TrieSet {

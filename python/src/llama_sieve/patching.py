@@ -284,7 +284,7 @@ class _Sample(_Forward):
 
 
 def _typed_as(original: Any, name: str) -> Optional[Any]:
-    """Returns this library's function with this name and the host's types; None if there is no such
+    """Returns this library's function `name` with the host's types; None if there is no such
     function."""
     if not hasattr(library, name):
         return None
