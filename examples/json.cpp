@@ -1,5 +1,5 @@
 /* Generates JSON for a JSON Schema: llama.cpp's common library turns the schema into a grammar, and
- * llama-sieve's grammar sampler lets through only tokens that follow it.
+ * llama-sieve's grammar sampler lets through only tokens that the grammar allows.
  *
  * With an installed llama-sieve, and a llama.cpp that was built in LLAMA:
  *

@@ -1,5 +1,5 @@
 /* The two commonest uses of the sieve in C: a generation with one set of parameters, and one whose
- * parameters follow the model's entropy.
+ * parameters depend on the model's entropy.
  *
  * With an installed llama-sieve and an installed llama.cpp:
  *

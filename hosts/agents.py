@@ -2,7 +2,7 @@
 """Chats as agents send them, with and without the preload library: `hosts/agents.py [--quick]`.
 
 Runs llama-server with the chat templates of its own source: thinking on, off and with a budget;
-tools as npm packages publish them; answers that follow a JSON schema; one, four and 32 answers at
+tools as npm packages publish them; answers that satisfy a JSON schema; one, four and 32 answers at
 once; streamed and not. The model follows a script of thoughts, tool calls and answers in the
 template's format (`scripted.py`). Some noise is added, so that triggers fire, grammars reject
 tokens and budgets force them.

@@ -3,8 +3,8 @@
 
 Runs `cargo bench -- --part grammar` with a real tokenizer's vocabulary, or reads the file that the
 bench has written with its own option --walks. llguidance reads each grammar with its own GBNF
-translation and follows the same tokens; a walk ends early if it does not allow the next one. Prints
-one table of the built-in, ours and llguidance.
+translation and takes the same tokens. A walk ends early if llguidance does not allow its next
+token. Prints one table of the built-in, ours and llguidance.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ import vocabulary
 PACKAGE = "llguidance==1.9.1"
 
 ROUNDS = 9
-"""How many times a matcher is made; the table has the median."""
+"""How many times a matcher is made; the table shows the median."""
 
 
 @dataclass
 class Measured:
-    """What llguidance took for one grammar, in microseconds."""
+    """The times of llguidance for one grammar, in microseconds."""
 
     masks: List[float] = field(default_factory=list)
     begins: List[float] = field(default_factory=list)

@@ -61,7 +61,7 @@ class Target:
 
     @property
     def is_linux(self) -> bool:
-        """True for Linux, whose packages contain everything."""
+        """True for Linux."""
         return "-linux-" in self.triple
 
     @property

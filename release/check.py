@@ -246,7 +246,7 @@ def debian_contents(target: Target, ordinary: bool) -> None:
 def debug_symbols(target: Target) -> None:
     """Checks that each library and program has its debug symbols in the matching -dbgsym package.
 
-    They are where debuggers look for its build id. The file itself has no debug symbols.
+    The symbols are where debuggers look for the file's build id. The file itself has none.
     """
     for package in debian_packages(target):
         name = package.name.split("_")[0]

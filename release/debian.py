@@ -45,7 +45,8 @@ def symbols_of(build_id: str) -> str:
 def packages(lib: str, build_ids: Dict[str, str]) -> List[Package]:
     """Returns all packages. `lib` is the folder of libraries, which depends on the architecture.
 
-    Packages of debug symbols are included if there are build ids, which are by file name.
+    `build_ids` has the build ids by file name. If it has any, packages of debug symbols are
+    included.
     """
     number = soname().rsplit(".", 1)[1]
     library = f"libllama-sieve{number}"

@@ -16,8 +16,8 @@
 //! The grammar's run ends as soon as its text is a value that is not a prefix of another, so its
 //! time does not include a token that ends the text.
 //!
-//! With `--schema` the value is JSON that follows a schema. Forced text, such as keys, is appended
-//! in one batch, too, and `--record` compares with a chain that samples each token.
+//! With `--schema` the value is JSON that satisfies a schema. Forced text, such as keys, is
+//! appended in one batch, too, and `--record` compares with a chain that samples each token.
 
 mod options;
 mod record;
@@ -315,8 +315,8 @@ impl TrieChain {
     }
 }
 
-/// Returns all elements that a function has to write. The function fills the buffer as far as it
-/// has room, and returns the number of all elements.
+/// Returns all elements that `write` provides. `write` fills the buffer as far as there is room,
+/// and returns the number of all elements.
 fn whole<T: Clone + Default>(write: impl Fn(*mut T, usize) -> usize) -> Vec<T> {
     let mut all = vec![T::default(); 64];
     loop {

@@ -1,4 +1,5 @@
-//! Generates a value that follows a JSON Schema. Spans without a choice are appended, not sampled.
+//! Generates a value that satisfies a JSON Schema. Spans without a choice are appended, not
+//! sampled.
 //!
 //! ```text
 //! until the value ends:

@@ -1,4 +1,4 @@
-// A streaming runner for hosts that hold a stream by its handle: a span of its output may be constrained by a token trie.
+// A streaming runner for hosts that identify a stream by a handle: a span of the output may be constrained by a token trie.
 //
 // The constraint is set before the span and removed after it, even if the caller stops within the
 // span, by an AbortSignal or by leaving the loop. Where only one token can follow, nothing is

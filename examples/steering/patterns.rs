@@ -244,7 +244,8 @@ fn constrained(session: &mut Session<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// Raises the penalties while the last three tokens have occurred in this order before.
+/// Raises the penalties while the last three tokens have already occurred earlier in the same
+/// order.
 fn guard(session: &mut Session<'_>) -> Result<(), String> {
     const TOGETHER: usize = 3;
     let base = session.params();

@@ -2,9 +2,9 @@
 
 use llama_sieve::sieve::{Order, Params};
 
-/// Returns a preset. tsampler's are its defaults and its usage patterns, Akunu's are from a table
-/// in its book. Akunu's temperature comes first, and its presets have no penalty unless one is
-/// requested.
+/// Returns the preset named `name`, or an error if there is none. tsampler's presets are its
+/// defaults and its usage patterns; Akunu's are from a table in its book. Akunu's temperature comes
+/// first, and its presets have no penalty unless one is requested.
 pub fn named(name: &str) -> Result<Params, String> {
     let default = Params::tsampler();
     Ok(match name {

@@ -1,4 +1,4 @@
-// Linked into a program that knows nothing of RPC, with -Wl,--wrap=llama_model_load_from_file.
+// Linked into a program without any code for RPC, with -Wl,--wrap=llama_model_load_from_file.
 // Before main, the servers in LLAMA_RPC_SERVERS (host:port, separated by commas) become devices of
 // ggml; all layers of a model are then put on them.
 #include <stdio.h>

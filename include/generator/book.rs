@@ -9,7 +9,8 @@ const OPENED: &str = "#ifdef __cplusplus\nextern \"C\" {\n#endif // __cplusplus\
 const CLOSED: &str = "#ifdef __cplusplus\n}  // extern \"C\"\n#endif  // __cplusplus\n";
 const COLUMNS: usize = 100;
 
-/// Returns the header: the text before the first item, the sections, and the end.
+/// Returns the header: the text before the first item, the sections, and the end. Returns an error
+/// if cbindgen's output does not have the expected form.
 pub fn bind(text: &str) -> Result<String, String> {
     let (front, rest) = text
         .split_once(BEGIN)
@@ -77,8 +78,9 @@ impl Item {
         Ok(Self { name, text, kind })
     }
 
-    /// Returns how closely this item mentions the other: most closely by its whole name, otherwise
-    /// by the longest prefix of it that an asterisk follows; `None` if it does not.
+    /// Returns how closely this item's text mentions `other`: `usize::MAX` if it contains the whole
+    /// name, otherwise the length of the longest prefix of the name that it contains before an
+    /// asterisk; `None` if it contains neither.
     fn mentions(&self, other: &Item) -> Option<usize> {
         let is_of_name = |c: char| c.is_alphanumeric() || c == '_';
         let mut closest = None;
@@ -116,7 +118,8 @@ fn items(text: &str) -> Result<Vec<Item>, String> {
     Ok(items)
 }
 
-/// Returns the index of the section that lists the longest prefix of a name.
+/// Returns the index of the section that lists the longest prefix of a name, or an error if no
+/// section lists one.
 fn section_of(name: &str) -> Result<usize, String> {
     let lower = name.to_lowercase();
     let short = lower.strip_prefix("llama_sieve_").unwrap_or(&lower);
