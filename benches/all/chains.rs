@@ -316,7 +316,7 @@ fn host_path(
 }
 
 /// Returns the medians, in microseconds, of this library, of the host and of one maximum. They take
-/// turns until `budget` seconds are over, but at least 7 times. Every pair of tokens is compared.
+/// turns for `budget` seconds, and at least 7 times. Every pair of tokens is compared.
 ///
 /// This library runs immediately after the host, which leaves as little of the logits in the caches
 /// as a forward pass does. The maximum would load them into the caches, so each round times either
@@ -349,7 +349,7 @@ pub fn measure(
 }
 
 /// Returns the medians, in microseconds, of two chains of this library and of one maximum. They
-/// take turns until `budget` seconds are over, but at least 7 times.
+/// take turns for `budget` seconds, and at least 7 times.
 fn measure_both(sides: &[HostSampler; 2], logits: &[f32], budget: f64) -> [f64; 3] {
     let mut times = [Vec::new(), Vec::new(), Vec::new()];
     let begun = Instant::now();

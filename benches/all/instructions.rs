@@ -4,12 +4,12 @@
 //! one row is the cost of a trace that is off.
 //!
 //! `cargo bench -- --instructions` runs this program again under valgrind's callgrind, on the AVX2
-//! path (valgrind knows no AVX-512), and compares the instructions of one `apply` to 128,256
-//! candidates, or of one token from 128,256 logits, or of 2,000 tokens for bans and the loop
-//! breaker, with `benches/results/instructions.json`. No row may load a model or a vocabulary: that
-//! starts llama.cpp's backend, which may be compiled for AVX-512. An increase of more than 3 % is a
-//! failure. `--update-instructions` writes that file again. If the compiler is not the one named in
-//! the file, whose code may differ, differences are only reported.
+//! path (valgrind does not support AVX-512), and compares the instructions of one `apply` to
+//! 128,256 candidates, or of one token from 128,256 logits, or of 2,000 tokens for bans and the
+//! loop breaker, with `benches/results/instructions.json`. No row may load a model or a vocabulary:
+//! that starts llama.cpp's backend, which may be compiled for AVX-512. An increase of more than 3 %
+//! is a failure. `--update-instructions` rewrites that file. If the compiler is not the one named
+//! in the file, whose code may differ, differences are only reported.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -36,7 +36,7 @@ const MEASURED: &str = "llama_sieve_bench_measured";
 #[derive(Deserialize, Serialize)]
 struct Counts {
     compiler: String,
-    /// The number of instructions for each "sampler, shape".
+    /// The number of instructions of each row, by its name: "sampler, shape".
     instructions: BTreeMap<String, u64>,
 }
 

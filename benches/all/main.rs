@@ -1,7 +1,7 @@
 //! All benchmarks, in one process and one run: `cargo bench`.
 //!
-//! - `samplers`: every drop-in and three chains compared with the built-ins, on candidate arrays of
-//!   six sizes and two shapes, and on logits of the trained model;
+//! - `samplers`: every drop-in and four chains compared with the built-ins, on candidate arrays of
+//!   six sizes and nine shapes, and on logits of the trained model;
 //! - `chains`: whole chains straight from the logits, compared with a host's path from the same
 //!   logits to the token;
 //! - `cuts`: chains with a cut that llama.cpp does not have, compared with the same chain without

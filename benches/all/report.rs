@@ -34,7 +34,7 @@ The floor is one maximum over the same input, by the library's own vector instru
 array from the logits, and the chain of the same stages. A batch's time is that of one of its sequences. Beside a cut that llama.cpp does not have is the chain without it.";
 
 impl Measurement {
-    /// Returns the measurement of these microseconds: of this library, of the built-in, and of one
+    /// Returns a measurement, given the microseconds of this library, of the built-in and of one
     /// maximum.
     pub fn of_us(part: &str, name: &str, (n, shape): (usize, &str), us: [f64; 3]) -> Self {
         let [ours, theirs, floor] = us.map(|us| us * 1e3);
@@ -119,7 +119,7 @@ impl Run {
         )
     }
 
-    /// Returns a text about the rows in which the built-in is quicker.
+    /// Returns a text that lists the rows in which the built-in is quicker.
     pub fn slower(&self) -> String {
         let is_slower = |row: &Measurement| row.ratio().is_some_and(|ratio| ratio < 1.0);
         let slower = |row: &&Measurement| row.part != "cuts" && is_slower(row);

@@ -130,7 +130,8 @@ pub struct Measured {
     pub theirs: f64,
 }
 
-/// Measures until `budget` seconds are over, but at least 7 rounds.
+/// Measures both samplers of a row on copies of `input`, after a check that their results are
+/// equal.
 pub fn measure(row: &Row, input: &Array, budget: f64) -> Measured {
     let [ours, theirs] = (row.make)(input.data.len() as i32);
     check(row, [&ours, &theirs], input);
@@ -190,8 +191,8 @@ fn check(row: &Row, [ours, theirs]: [&HostSampler; 2], input: &Array) {
     }
 }
 
-/// Returns the medians of the results of `time` for each side. The sides take turns until `budget`
-/// seconds are over, but at least 7 rounds.
+/// Returns the medians of the results of `time` for each side. The sides take turns for `budget`
+/// seconds, and at least 7 times.
 fn measure_in_turn(budget: f64, mut time: impl FnMut(usize) -> f64) -> Measured {
     let mut times = [Vec::new(), Vec::new()];
     let start = Instant::now();
@@ -261,8 +262,8 @@ fn shapes(n: usize) -> Vec<(&'static str, Array)> {
     ]
 }
 
-/// Returns the array with distinct logits: a logit that occurs again is replaced by the next free
-/// float.
+/// Returns the array with distinct logits: a logit that occurred before is replaced by the next
+/// larger float that has not.
 fn distinct(array: &Array) -> Array {
     let mut taken = HashSet::new();
     let logits = array.data.iter().map(|candidate| {

@@ -44,8 +44,8 @@ fn clock() -> f64 {
     START.with(|start| start.elapsed().as_secs_f64() * 1e6)
 }
 
-/// Returns the medians of calls that alternate until `budget` seconds are over, but at least 15
-/// rounds. `warm` runs before each call, since the calls displace each other's data in the caches.
+/// Returns the medians of calls that take turns for `budget` seconds, and at least 15 times. `warm`
+/// runs before each call, since the calls displace each other's data in the caches.
 fn alternate(
     budget: f64,
     time: fn() -> f64,

@@ -1,7 +1,7 @@
 //! Samplers that follow the text and read few logits or none: bans of 500 texts, with and without
 //! regard to case, bans of as many patterns, biases in place of bans, and the loop breaker. A row
-//! is the time of one token: it is accepted, and the sampler is applied to an array. llama.cpp has
-//! no such samplers.
+//! is the time to accept one token and to apply the sampler to an array. llama.cpp has no such
+//! samplers.
 //!
 //! The vocabulary is that of the grammars. Where instructions are counted, no model of it is
 //! loaded: the samplers are made from the texts of its tokens.

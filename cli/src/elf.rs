@@ -24,7 +24,8 @@ const OF_INTEREST: &[u8] = b"llama_";
 
 const LONGEST_NAME: usize = 256;
 
-/// The size of the largest table of symbols, and of the largest table of names.
+/// The size in bytes of the largest table of symbols that is read, and of the largest table of
+/// names.
 const LARGEST_TABLE: u64 = 256 << 20;
 
 /// The most sections of notes that are searched for the build id.

@@ -68,7 +68,7 @@ pub fn preload() -> Result<PathBuf, String> {
     })
 }
 
-/// The size of the buffer for a grammar. A longer grammar is written by a second call.
+/// The size of the first buffer for a grammar, in bytes. A longer grammar takes a second call.
 const USUAL_GRAMMAR: usize = 1 << 20;
 
 /// The loaded library, which stays loaded until the process ends.
@@ -189,7 +189,7 @@ impl Sieve {
         Ok((code, reason))
     }
 
-    /// Returns the grammar of a JSON schema.
+    /// Returns the grammar of a JSON Schema in GBNF, or the reason why the schema is refused.
     pub fn json_schema_to_gbnf(&self, schema: &CStr, flags: u32) -> Result<String, String> {
         // SAFETY: the header's type.
         let convert: unsafe extern "C" fn(*const c_char, u32, *mut c_char, usize) -> usize =

@@ -62,7 +62,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// pipe open.
 const LAST_WORDS: Duration = Duration::from_secs(10);
 
-/// The least number of bytes that are kept from the end of a longer output of a child.
+/// At least this many bytes of a child's output are kept, from the end.
 const KEPT: usize = 1 << 20;
 
 /// The verdict on one kind of the host's samplers.

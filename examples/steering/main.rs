@@ -149,7 +149,8 @@ impl<'m> Session<'m> {
         self.generate(params, |_, _| Ok(Next::Sample))
     }
 
-    /// Generates a text; before each token `choose` returns the parameters with which it is drawn.
+    /// Generates a text; before each token, `choose` returns the parameters with which the token is
+    /// drawn.
     fn steer<'p>(
         &mut self,
         params: &Params,

@@ -53,7 +53,8 @@ fn deterministic(session: &mut Session<'_>) -> Result<(), String> {
         .ok_or_else(|| "one seed gave two texts".to_owned())
 }
 
-/// Top-p alone decides the number of candidates, and repetition is penalised.
+/// Generates a text in which top-p alone decides the number of candidates, and repetition is
+/// penalised.
 fn creative(session: &mut Session<'_>) -> Result<(), String> {
     let params = Params {
         temperature: 1.2,
@@ -137,7 +138,7 @@ fn adaptive(session: &mut Session<'_>) -> Result<(), String> {
 }
 
 /// Bans tokens with a bias of minus infinity, and favours others with a positive one. The model's
-/// logits are not written.
+/// logits are not modified.
 fn steering(session: &mut Session<'_>) -> Result<(), String> {
     let (vetoed, boosted) = ("LORD", " God");
     let pieces = session.pieces();

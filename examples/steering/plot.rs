@@ -6,7 +6,7 @@ use llama_sieve::Token;
 use llama_sieve::metrics::{self, Base};
 use llama_sieve::sieve::Sieve;
 
-/// One token of the text, in nats. NaN where no token was drawn.
+/// One token of the text, with entropies and surprisal in nats. NaN where no token was drawn.
 pub struct Point {
     text: String,
     entropy: f32,

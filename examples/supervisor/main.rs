@@ -198,9 +198,9 @@ fn run(
     }
 }
 
-/// Passes a line of the child `of` on, unless it is about a sampler and was passed on before, and
-/// prints the supervisor's own message about it. The line of an earlier child is not counted for
-/// the current one, `id`.
+/// Passes on a line of the child `of`, unless it is about a sampler and was passed on before, and
+/// prints the supervisor's own message about it. The lines of an earlier child are passed on, but
+/// not attributed to the current child, `id`.
 fn hear(id: u32, of: u32, watch: &mut Watch, line: &[u8]) {
     if of != id {
         let _ = std::io::stderr().write_all(line);

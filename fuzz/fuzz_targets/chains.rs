@@ -480,8 +480,9 @@ impl Case {
     }
 }
 
-/// Checks that a copy of the chain selects the same token, and leaves the same candidates, from the
-/// logits as another copy from their array, with minus infinity instead of NaN.
+/// Checks that a copy of the chain, sampling straight from the logits, selects the same token and
+/// leaves the same candidates as another copy that is applied to an array of the logits. The array
+/// has minus infinity in place of NaN.
 fn both_ways(chain: &HostSampler, input: &Array, tiled: bool) {
     const TILED: usize = 5000;
     let given = input.data.len();

@@ -1,5 +1,5 @@
 //! Compares regular expressions with the crate `regex`, choices with the set of their values, and
-//! either after rollbacks with clones that accepted the same tokens.
+//! both, after rollbacks, with clones that have accepted the same tokens.
 //!
 //! The first byte selects an expression or choices. Up to the first byte 0 each byte stands for a
 //! part of the expression, or for a letter of a value; after it each byte is a token or a rollback.

@@ -194,6 +194,8 @@ fn changes(first: &[Change], second: &[Change], logits: &[Logit]) {
     }
 }
 
+/// Returns the saved state of a sieve.
+///
 /// # Safety
 /// `sieve` is alive.
 unsafe fn saved(sieve: *mut Handle) -> Vec<u8> {
@@ -422,6 +424,9 @@ fn window_of(state: &[u8]) -> usize {
     u32::from_le_bytes([state[12], state[13], state[14], state[15]]) as usize
 }
 
+/// Loads a state into a sieve. Checks that a refused state changes nothing, and that an accepted
+/// one is restored.
+///
 /// # Safety
 /// `sieve` is alive.
 unsafe fn load(sieve: *mut Handle, bytes: &[u8], logits: &[f32]) {

@@ -46,7 +46,7 @@ const MOST: usize = 255;
 /// logit only to minus infinity, so a change is always visible.
 const ASKED: f32 = 1.5;
 
-/// An entry of the list.
+/// An entry of the list of recognised budgets.
 struct Place {
     sampler: AtomicPtr<llama_sampler>,
     /// The number of samplers that have been removed from this entry.
@@ -71,12 +71,12 @@ pub struct Listed(u32);
 const BITS: u32 = 24;
 
 impl Listed {
-    /// Returns the budget that a note identifies, if any.
+    /// Returns the reference in a note, which may refer to no budget.
     pub const fn in_note(note: u32) -> Self {
         Self(note >> (u32::BITS - BITS))
     }
 
-    /// Returns the note with this budget in it.
+    /// Returns the note with this reference in place of its own.
     pub const fn noted(self, note: u32) -> u32 {
         let below = note & (u32::MAX >> BITS);
         below | self.0 << (u32::BITS - BITS)
@@ -189,7 +189,7 @@ pub unsafe fn edited(budget: *mut llama_sampler, logits: &[f32]) -> Option<Edite
 /// index or mark as sorted.
 ///
 /// # Safety
-/// The sampler is a live one of the host that is served, and no other thread uses it.
+/// `smpl` is a live sampler of the host that is served, and no other thread uses it.
 unsafe fn apply_to(
     apply: Route,
     smpl: *mut llama_sampler,
@@ -215,7 +215,7 @@ unsafe fn apply_to(
 /// `None` if its effect on one array is not a budget's, or if it cannot be applied.
 ///
 /// # Safety
-/// The sampler is a live one of the host that is served, and no other thread uses it.
+/// `copy` is a live sampler of the host that is served, and no other thread uses it.
 unsafe fn is_budget(copy: *mut llama_sampler, all: &[TokenData]) -> Option<bool> {
     let apply = APPLY.route()?;
     let mut other = memory::with_room(all.len()).ok()?;
@@ -252,7 +252,8 @@ enum Outcome {
 }
 
 impl Outcome {
-    /// Returns the effect, given the logits before and after; `None` if no budget has this effect.
+    /// Returns the effect, given the candidates before and after; `None` if no budget has this
+    /// effect.
     fn of(before: &[TokenData], after: &[TokenData]) -> Option<Self> {
         let bits = |c: &TokenData| (c.id, c.logit.to_bits(), c.p.to_bits());
         let same = |pair: &(&TokenData, &TokenData)| bits(pair.0) == bits(pair.1);

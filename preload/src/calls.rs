@@ -84,7 +84,7 @@ enum Stage {
     Failed,
 }
 
-/// A call that the thread is in.
+/// The call of `common_sampler_sample` or `llama_sampler_sample` that a thread is in.
 struct Call {
     entry: Entry,
     ctx: *mut llama_context,
@@ -139,8 +139,8 @@ pub fn is_inside() -> bool {
     with_call(|_| Some(())).is_some()
 }
 
-/// Waits until no thread is in a call. New calls [are passed on](slots::are_aside). Returns false
-/// if a call does not end within `patience`.
+/// Waits until no thread is in a call. The stand-ins must already [pass new calls
+/// on](slots::step_aside). Returns false if a call does not end within `patience`.
 pub fn all_are_over(patience: Duration) -> bool {
     let started = Instant::now();
     // Sequentially consistent, as in [`Entered::new`]: either the call sees that it is to be passed
@@ -171,7 +171,8 @@ pub struct Entered {
 }
 
 impl Entered {
-    /// Begins a call of the common library with this chain, whose note outlives the call.
+    /// Begins a call of `common_sampler_sample` with `chain`. The note of the chain outlives the
+    /// call.
     pub fn common(
         host: Route,
         output: (*mut llama_context, i32),
@@ -317,8 +318,8 @@ pub enum Run {
     Rehearsal,
 }
 
-/// Returns the chain to be run when the host has made the first query about this output; `None` if
-/// none is to be run.
+/// Returns the chain to be run when the host has made the first query about output `idx` of `ctx`;
+/// `None` if none is to be run.
 pub fn to_be_run(ctx: *mut llama_context, idx: i32) -> Option<Now> {
     with_call(|call| {
         if call.entry != Entry::Common || (call.ctx, call.idx) != (ctx, idx) {
@@ -362,7 +363,7 @@ pub fn keep_rehearsed(logits: &[f32], begins: &[f32], left: Candidates<'_>) {
     }
 }
 
-/// Takes this thread's columns, which are to be [put back](put_back).
+/// Takes this thread's columns, which are to be [put back](put_back); `None` if there are none.
 fn taken() -> Option<Box<Columns>> {
     PerThread::with(&COLUMNS, Cell::take).flatten()
 }
@@ -371,7 +372,8 @@ fn put_back(columns: Box<Columns>) {
     let _ = PerThread::with(&COLUMNS, |place| place.set(Some(columns)));
 }
 
-/// Keeps the candidates that the chain left, for answers. Returns false if they cannot be kept.
+/// Keeps the candidates that the chain left, to answer queries with them. Returns false if they
+/// cannot be kept.
 pub fn keep(left: Candidates<'_>) -> bool {
     let mut columns = taken().unwrap_or_default();
     let kept = columns.fill(left);
@@ -383,7 +385,7 @@ pub fn keep(left: Candidates<'_>) -> bool {
     kept && with_call(answer).is_some()
 }
 
-/// Answers a query about this output from the columns; `None` if the host is to answer.
+/// Answers a query about `output` from the columns; `None` if the host is to answer.
 fn answer<T>(
     output: (*mut llama_context, i32),
     question: Option<Question>,
@@ -544,8 +546,8 @@ impl Call {
         }
     }
 
-    /// Returns the handling of an applied sampler; `None` for NULL, and for a sampler that another
-    /// one applies.
+    /// Returns how a sampler that the host applies is handled; `None` for NULL, and for a sampler
+    /// that is applied by another one.
     ///
     /// # Safety
     /// The requirements of [`apply`] apply.
@@ -751,8 +753,8 @@ pub fn comes_first(budget: Option<Listed>) {
     });
 }
 
-/// Records that the chain itself has run, after the host has taken the candidates that copies of it
-/// left.
+/// Records whether the chain itself has run, after the host has taken the candidates that copies of
+/// it left.
 ///
 /// # Safety
 /// The requirements of [`apply`] apply.

@@ -12,7 +12,7 @@
 //! first goes to the host's own constructor, and its sampler is replaced if that shows the list.
 //! Grammars are compared on the given vocabulary (`grammar::proof`).
 //!
-//! No function of the host that could throw is called inside the guard.
+//! No function of the host that could throw is called inside `guard`.
 
 use std::cell::{Cell, OnceCell};
 use std::ffi::{CStr, c_void};
@@ -177,7 +177,7 @@ pub fn is_served(way: Route) -> bool {
     served_at(way.base).is_some_and(|served| served.host.is_some())
 }
 
-/// True if calls of this function that take this route may be sampled straight from the logits,
+/// True if calls of `entry` that take the route `way` may be sampled straight from the logits,
 /// provided that their chain allows it.
 pub fn serves(way: Route, entry: Entry) -> bool {
     let takes_ours = |served: &Served| served.host.is_some();
@@ -229,12 +229,12 @@ impl<T> Argument for *const T {}
 enum Reason {
     /// The user has excluded this kind of sampler.
     Unwanted,
-    /// The call itself requires it, or does not show enough to replace the sampler. This needs no
-    /// message.
+    /// The call itself requires the host's sampler, or does not show enough to replace it. This
+    /// needs no message.
     Wanted(&'static str),
     /// The sampler is made for a trial, not for the program.
     OfATrial,
-    /// The arguments require it, which needs no message either.
+    /// The arguments require the host's sampler. This needs no message either.
     Refused(String),
     /// An unexpected failure: reported once per process, for every sampler.
     Unexpected(String),
@@ -342,7 +342,8 @@ thread_local! {
     static TRYING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// A guard: while it exists, constructor calls on this thread are made by the host for a trial.
+/// A guard: while it exists, this thread's calls of constructors are part of a trial, and are
+/// passed on to the host.
 struct Trying {
     before: bool,
 }
@@ -374,8 +375,8 @@ fn of_other_copies() -> Reason {
 }
 
 /// Makes this library's sampler by the argument list of the host's constructor, if that list is
-/// known or this call shows it. Must be called outside the guard: it calls the host, which may
-/// throw.
+/// known or this call shows it. Otherwise returns the host's sampler, or the reason to make that.
+/// Must be called outside the guard: it calls the host, which may throw.
 fn made_by_list(
     call: &Call<'_>,
     (served, changing): (&Served, Changing),
@@ -440,7 +441,7 @@ fn made_by_list(
 
 /// The outcome of making one of this library's samplers.
 pub enum Ours {
-    /// A sampler.
+    /// This library's sampler.
     Made(*mut llama_sampler),
     /// An unexpected failure, after which the host's own sampler is made. The last error says why.
     Failed,
@@ -472,7 +473,7 @@ pub struct Theirs {
     _inside: Option<Inside>,
 }
 
-/// The deepest nesting of chains in chains that is followed.
+/// The deepest nesting of calls of one function, as for chains in chains, that is passed on.
 const NESTED: usize = 1000;
 
 impl Theirs {
@@ -655,7 +656,7 @@ pub enum Other {
     Nowhere,
 }
 
-/// Decides how the stand-in for this function, which is not a constructor, handles a call.
+/// Decides how the stand-in for `function`, which is not a constructor, handles a call.
 pub fn other(function: &'static Function) -> Other {
     guard(
         function.symbol.to_string_lossy(),

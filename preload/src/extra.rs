@@ -128,7 +128,8 @@ fn number(value: Option<&str>) -> Result<f32, String> {
     finite.ok_or_else(|| "it wants a number, as top_h=0.4 has".to_owned())
 }
 
-/// Returns the lines of a file that are not empty.
+/// Returns the lines of the file named `value` that are not empty, or the reason why there are
+/// none.
 fn texts(
     value: Option<&str>,
     read: &impl Fn(&str) -> io::Result<Vec<u8>>,
@@ -370,7 +371,7 @@ unsafe fn wanted<'a>(
     wanted
 }
 
-/// Makes the samplers, except those that fail.
+/// Returns the samplers for `extras`. Those that cannot be made are left out, with a warning.
 fn made(extras: &[&Extra]) -> Vec<*mut llama_sampler> {
     let mut all = Vec::new();
     for extra in extras {

@@ -111,8 +111,8 @@ pub unsafe extern "C-unwind" fn llama_model_free(model: *mut llama_model) {
     unsafe { free_model(HOSTS.route(), model) }
 }
 
-/// Stand-in for the deprecated name of `llama_model_free`, whose implementation need not call the
-/// new one.
+/// Stand-in for `llama_free_model`, the deprecated name of `llama_model_free`. The host's
+/// implementation need not call `llama_model_free`.
 ///
 /// # Safety
 /// `model` meets the requirements of llama.h.

@@ -2,7 +2,8 @@
 //!
 //! A call arrives here because this library's definition of its name was found first. Without this
 //! library, the call would reach the next definition in the linker's global order or, if it comes
-//! from a library that was loaded with RTLD_LOCAL, one among that library's own dependencies.
+//! from a library that was loaded with RTLD_LOCAL, the first one among that library's own
+//! dependencies.
 //!
 //! The program's own libraries come first in that order, and stay loaded. If one of them has the
 //! function, all calls go there. If exactly one library that was loaded later has it, they go there
@@ -62,11 +63,11 @@ pub enum Way {
     OfAll(Route),
     /// All calls take this route as long as no library is loaded or unloaded.
     Only(Route),
-    /// Calls go to different libraries: [`asked`] returns the route of each.
+    /// Calls may go to different libraries: [`asked`] returns the route of each call.
     Several,
 }
 
-/// True once imports that led to the first llama.cpp have been pointed here.
+/// True once imports that led to the first llama.cpp are pointed at the stand-ins.
 static ATTACHED: AtomicBool = AtomicBool::new(false);
 
 /// Makes all calls go to the first llama.cpp from now on.

@@ -124,7 +124,8 @@ pub unsafe extern "C-unwind" fn llama_sampler_apply(
     }
 }
 
-/// Stand-in for the common library's `common_sampler_sample`: records the call.
+/// Stand-in for the common library's `common_sampler_sample`: records the call, so that the host's
+/// queries during it can be answered.
 ///
 /// # Safety
 /// The arguments meet the requirements of sampling.h.
@@ -163,7 +164,8 @@ pub unsafe extern "C-unwind" fn common_sampler_sample(
     }
 }
 
-/// Begins a call with this chain, if all its members are this library's.
+/// Begins a call of `common_sampler_sample` with `chain`, if all members of the chain are this
+/// library's.
 ///
 /// # Safety
 /// `chain` is NULL or a live sampler of the host that is served, and lives on until the call ends.

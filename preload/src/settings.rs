@@ -32,7 +32,7 @@ const SAMPLE: &str = "sample";
 /// The word that requests a comparison of every token.
 const VERIFY: &str = "verify";
 
-/// The word that allows more repetitions than llama.cpp.
+/// The word that allows more repetitions in grammars than llama.cpp does.
 const LARGE_GRAMMARS: &str = "large-grammars";
 
 const VERBOSE: &str = "LLAMA_SIEVE_VERBOSE";
@@ -49,7 +49,8 @@ pub struct Settings {
     selection: Selection,
     /// The build number that the user names.
     pub host_build: Option<u32>,
-    /// True if llama.cpp is to sample every token, to be compared with this library's.
+    /// True if llama.cpp is to sample every token, and its choice is to be compared with this
+    /// library's.
     pub verifies: bool,
     /// True if grammars are accepted that llama.cpp refuses for the number of their repetitions.
     pub large_grammars: bool,
@@ -98,7 +99,7 @@ impl Settings {
     }
 }
 
-/// True if a switch is on.
+/// True if a switch with the value `text` is on.
 fn is_set(text: &str) -> bool {
     !matches!(text.trim(), "" | "0")
 }
@@ -109,7 +110,7 @@ pub fn verbose() -> bool {
     environment::variable(VERBOSE).is_some_and(|text| is_set(&text))
 }
 
-/// Removes a word from the list `text`. Returns true if it was there, and the rest of the list.
+/// Returns true if the list `text` has the word `wanted`, and the list without that word.
 fn without(wanted: &str, text: &str) -> (bool, String) {
     let words = text.split(',').map(str::trim);
     let (found, others): (Vec<&str>, Vec<&str>) = words

@@ -39,7 +39,7 @@ use memory::{List, Memory};
 /// True while the stand-ins pass every call on: from detaching until attaching again.
 static ARE_ASIDE: AtomicBool = AtomicBool::new(false);
 
-/// True if the stand-ins are to pass every call on, whatever still leads to them.
+/// True if the stand-ins are to pass on every call that still reaches them.
 #[inline]
 pub fn are_aside() -> bool {
     ARE_ASIDE.load(Ordering::SeqCst)
@@ -135,8 +135,8 @@ fn stand_in(here: &Library<'_>, name: &CStr) -> Option<Address> {
 }
 
 /// The globally visible functions with those of this library's names that several other libraries
-/// define. Only the dynamic linker knows which functions these are. It is queried before the list
-/// of libraries is locked, since it may be waiting for that lock.
+/// define. Only the dynamic linker knows which functions these are. The linker is queried before
+/// the list of libraries is locked, since it may be waiting for that lock.
 struct Global(Vec<Address>);
 
 impl Global {
@@ -166,7 +166,7 @@ impl Global {
     }
 }
 
-/// Returns the function to which the library's first call by this name will lead.
+/// Returns the function to which the first call of `name` from `library` will lead.
 fn first_call(
     all: &[Library<'_>],
     library: &Library<'_>,

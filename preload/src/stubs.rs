@@ -33,8 +33,8 @@ pub const VECTORS: usize = 8;
 #[cfg(windows)]
 pub const VECTORS: usize = 4;
 
-/// The number of other words that are saved. On x86-64: rax and two unused words; on Windows one
-/// unused word. On AArch64: x8, an unused word, and x29.
+/// The number of other words that are saved. On x86-64 Linux: rax and two unused words. On AArch64:
+/// x8, an unused word, and x29. On Windows: one unused word.
 const OTHERS: usize = if cfg!(windows) { 1 } else { 3 };
 
 /// The number of words between the return address and the stacked arguments.

@@ -20,6 +20,8 @@ const OF_CHAIN: [i32; 4] = [
 ];
 
 impl World {
+    /// Makes a call about chains. Passes any other call on to [`Self::call_grammar`].
+    ///
     /// # Safety
     /// All objects must be alive.
     pub(crate) unsafe fn call_chain(&mut self, call: &Call) {
@@ -60,6 +62,8 @@ impl World {
     }
 }
 
+/// Samples with `chain` from logits, checks the result and the candidates, and returns the token.
+///
 /// # Safety
 /// `chain` and `other` are NULL or alive.
 unsafe fn chain_sample(
@@ -127,6 +131,8 @@ unsafe fn candidates(chain: *mut llama_sampler, token: Option<i32>, cap: usize) 
     }
 }
 
+/// Samples with several chains at once, checks the results, and returns the tokens.
+///
 /// # Safety
 /// The chains are NULL or alive.
 unsafe fn batch(

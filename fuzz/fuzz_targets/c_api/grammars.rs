@@ -150,6 +150,8 @@ pub(crate) unsafe fn schema(
 }
 
 impl World {
+    /// Makes a call about grammars. Ignores any other call.
+    ///
     /// # Safety
     /// All objects must be alive.
     pub(crate) unsafe fn call_grammar(&mut self, call: &Call) {

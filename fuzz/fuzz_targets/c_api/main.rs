@@ -89,6 +89,8 @@ impl World {
         unsafe { self.free_all() };
     }
 
+    /// Frees all objects.
+    ///
     /// # Safety
     /// All objects must be alive.
     unsafe fn free_all(self) {

@@ -19,6 +19,8 @@ use crate::tries::{mode_of, unbind};
 use crate::{Smp, World};
 
 impl World {
+    /// Makes a sampler, and keeps it if the constructor succeeds.
+    ///
     /// # Safety
     /// All objects must be alive.
     pub(crate) unsafe fn make(&mut self, maker: &Maker) {

@@ -10,6 +10,8 @@ use crate::calls::{Call, Logits};
 use crate::{MOST_OBJECTS, World};
 
 impl World {
+    /// Makes a call about metrics. Passes any other call on to [`Self::call_sieve`].
+    ///
     /// # Safety
     /// All objects must be alive.
     pub(crate) unsafe fn call_metrics(&mut self, call: &Call) {

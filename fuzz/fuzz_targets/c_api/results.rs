@@ -29,6 +29,8 @@ impl World {
         }
     }
 
+    /// Makes a call about the results of a sieve. Passes any other call on to [`Self::call_chain`].
+    ///
     /// # Safety
     /// All objects must be alive.
     pub(crate) unsafe fn call_results(&mut self, call: &Call) {
@@ -180,6 +182,8 @@ impl World {
         }
     }
 
+    /// Loads the saved state, perhaps damaged, into a sieve, and checks the result.
+    ///
     /// # Safety
     /// All objects must be alive.
     unsafe fn load_with(&mut self, which: u8, damage: Option<(u16, u8)>, options: c_int) {

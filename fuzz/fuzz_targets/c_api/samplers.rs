@@ -83,6 +83,8 @@ unsafe extern "C" fn heard(level: c_int, text: *const c_char, user: *mut c_void)
 }
 
 impl World {
+    /// Makes a call.
+    ///
     /// # Safety
     /// All objects must be alive.
     pub(crate) unsafe fn call(&mut self, call: &Call) {
@@ -155,6 +157,8 @@ impl World {
         self.hears = !null;
     }
 
+    /// Clones a sampler, and keeps the clone.
+    ///
     /// # Safety
     /// All objects must be alive.
     unsafe fn clone_sampler(&mut self, which: u8) {
@@ -175,6 +179,8 @@ impl World {
         self.samplers.push(copy);
     }
 
+    /// Frees a sampler, and checks that its handles are refused afterwards.
+    ///
     /// # Safety
     /// All objects must be alive.
     unsafe fn free_sampler(&mut self, which: u8) {
@@ -197,6 +203,8 @@ impl World {
         }
     }
 
+    /// Applies a sampler to an array, and checks the result.
+    ///
     /// # Safety
     /// All objects must be alive.
     unsafe fn apply(&mut self, which: u8, array: &Array) {

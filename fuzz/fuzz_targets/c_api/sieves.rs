@@ -12,6 +12,8 @@ use crate::calls::{Call, Logits};
 use crate::{MOST_OBJECTS, World};
 
 impl World {
+    /// Makes a call about sieves. Passes any other call on to [`Self::call_results`].
+    ///
     /// # Safety
     /// All objects must be alive.
     pub(crate) unsafe fn call_sieve(&mut self, call: &Call) {
@@ -141,6 +143,8 @@ impl World {
         }
     }
 
+    /// Samples with several sieves at once, and checks the results.
+    ///
     /// # Safety
     /// All objects must be alive.
     unsafe fn batch(&mut self, which: &[u8], logits: &Logits, threads: u8) {

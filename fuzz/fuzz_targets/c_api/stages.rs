@@ -69,6 +69,8 @@ pub(crate) unsafe fn set_stages(
     }
 }
 
+/// Sets the sequence breakers of DRY, and checks the result.
+///
 /// # Safety
 /// `sieve` is NULL or alive.
 unsafe fn set_breakers(sieve: *mut Handle, n: u8, vocab: bool) {

@@ -13,6 +13,8 @@ use crate::answers::{assert_answer, assert_reason, last_error};
 use crate::calls::{Call, Payload};
 
 impl World {
+    /// Makes a call about token tries. Passes any other call on to [`Self::call_metrics`].
+    ///
     /// # Safety
     /// All objects must be alive.
     pub(crate) unsafe fn call_trie(&mut self, call: &Call) {
@@ -92,6 +94,8 @@ impl World {
         }
     }
 
+    /// Sets a payload for a trie, and checks that it is changed only on success.
+    ///
     /// # Safety
     /// All objects must be alive.
     unsafe fn trie_set(&mut self, which: u8, payload: &Payload, mode: i32) {
@@ -121,6 +125,8 @@ impl World {
         }
     }
 
+    /// Activates a descriptor of a trie, and checks that the trie is changed only on success.
+    ///
     /// # Safety
     /// All objects must be alive.
     unsafe fn trie_activate(&mut self, which: u8, path: u8) {
@@ -143,6 +149,8 @@ impl World {
         self.assert_set(ptr, done, before);
     }
 
+    /// Binds a handle to a sampler, or unbinds it, and checks the result.
+    ///
     /// # Safety
     /// All objects must be alive.
     unsafe fn bind(&mut self, handle: u8, slot: Option<u8>) {
@@ -166,6 +174,8 @@ impl World {
         }
     }
 
+    /// Sets a payload by a handle, and checks that the trie is changed only on success.
+    ///
     /// # Safety
     /// All objects must be alive.
     unsafe fn set_by_handle(&mut self, handle: u8, payload: &Payload, mode: i32) {

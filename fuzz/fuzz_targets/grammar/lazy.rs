@@ -13,7 +13,7 @@ use crate::pattern::{ends_soon, is_limit, is_tame};
 use crate::support::HostSampler;
 use crate::{FIRST_BYTE, VOCABULARY, apply, array, check_dead};
 
-/// Grammars in addition to [`pair::OPEN`], with few stacks as well.
+/// Grammars in addition to [`pair::OPEN`], which have few stacks, too.
 const MORE: [&str; 2] = [
     "root ::= \"<tool>\"? \"{\" [^}]* \"}\"",
     "root ::= <tool> .* | \"<tool>\" [a-z日]*",

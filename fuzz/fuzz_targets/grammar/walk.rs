@@ -1,4 +1,5 @@
-//! A grammar's text up to the first byte 255, and actions of two bytes each.
+//! Compares our grammar with llama.cpp's along walks. The input has a grammar's text up to the
+//! first byte 255, and actions of two bytes each.
 
 use llama_sieve::grammar::parser;
 
