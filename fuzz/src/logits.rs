@@ -69,7 +69,7 @@ impl<'a> Arbitrary<'a> for Number {
 }
 
 impl Number {
-    /// Returns the number, mostly between 0 and 2.
+    /// Returns the number.
     pub fn get(self) -> f32 {
         self.0
     }
@@ -104,7 +104,7 @@ impl<'a> Arbitrary<'a> for Whole {
 }
 
 impl Whole {
-    /// Returns it as a number of candidates.
+    /// Returns the number as a count of candidates. A negative number becomes a huge count.
     pub fn size(self) -> usize {
         self.0 as usize
     }

@@ -26,7 +26,8 @@ pub enum Change {
     Method(bool),
     Order(bool),
     Bias(i16, Logit),
-    /// A struct size that the library must reject, as it must the two variants below.
+    /// A struct size. The library must reject it unless it is the right one, and must reject the
+    /// variants below if their values are invalid.
     StructSize(u16),
     Enumeration(u8, Whole),
     NoBias(u8),

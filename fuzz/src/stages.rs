@@ -18,7 +18,7 @@ pub struct Stages {
     wrong: Wrong,
 }
 
-/// A fault that the library must refuse.
+/// A fault in the stages, or none.
 #[derive(Arbitrary, Clone, Debug)]
 enum Wrong {
     Nothing,
