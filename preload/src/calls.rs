@@ -259,8 +259,8 @@ impl Entered {
 /// The bits of a note that identify its chain.
 const OF_CHAIN: u64 = !0xFFFF_FFFF;
 
-/// Returns the note if it belongs to this chain. Otherwise the host has moved the member that
-/// stores the note from another chain, and the note is reset: nothing is known about this chain.
+/// Returns the note if it belongs to this chain. A new note does not, nor one whose member the host
+/// has moved here from another chain: it is reset, since nothing is known about this chain.
 fn known_of(chain: *const llama_sampler, note: &AtomicU64) -> u64 {
     let known = note.load(Ordering::Relaxed);
     let of_chain = (chain.addr() as u64 >> 4) << u32::BITS;
