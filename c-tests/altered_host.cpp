@@ -32,7 +32,7 @@ struct state {
     return llama_sampler_init(smpl->iface, new state(*static_cast<const state *>(smpl->ctx)));
 }
 
-// The draw by its definition, with the differences of an older build.
+// Draws as the definition says. Macros select the differences of an older build.
 [[maybe_unused]] void dist_apply(llama_sampler * smpl, llama_token_data_array * array) {
     auto &                                 rng = static_cast<state *>(smpl->ctx)->rng;
     std::uniform_real_distribution<double> uniform(0.0, 1.0);

@@ -1,5 +1,5 @@
-/* Replaces one function of the C library, through the linker's option --wrap, by one whose result
- * differs in the last bit for one of 1,000 arguments. FUNCTION is its name. */
+/* Replaces the C library's function FUNCTION, through the linker's option --wrap, by one whose
+ * result differs in the last bit for about one in 1,000 arguments. */
 #include <math.h>
 #include <stdint.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 // Code that is compiled with `-include as_msvc.h` leaves equal elements in the order of Microsoft's
-// std::sort and draws as its std::discrete_distribution does. This makes a llama.cpp that runs
-// anywhere and computes as it does on Windows. std::partial_sort needs no change.
+// std::sort and draws as its std::discrete_distribution does. A llama.cpp compiled like this runs
+// anywhere, and computes as llama.cpp does on Windows. std::partial_sort needs no change.
 //
 // sorts_of_windows.c calls Microsoft's own library; a test checks that this header agrees with it.
 #pragma once

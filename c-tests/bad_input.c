@@ -85,7 +85,7 @@ static bool has_error(void) {
     return text[0] != '\0';
 }
 
-/* Makes a sampler that surely succeeds, which clears the last error. */
+/* Makes a sampler whose constructor cannot fail, which clears the last error. */
 static void clear_error(void) {
     llama_sampler_free(llama_sieve_init_greedy());
     CHECK(!has_error());
@@ -98,7 +98,7 @@ static unsigned char sorted_byte(const llama_token_data_array * array) {
     return byte;
 }
 
-/* Checks the invariants of every array after apply. `n` is its size before. */
+/* Checks the invariants of every array after apply. `n` is the array's size before the call. */
 static void check_result(const guarded * g, size_t n, bool selected) {
     const llama_token_data_array * array = &g->array;
     CHECK(guards_are_intact(g));

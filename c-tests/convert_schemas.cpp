@@ -1,6 +1,6 @@
-// Converts JSON Schemas with llama.cpp's common library. Each line of its input is the number of
-// bytes of a schema, which follows; each line of its output "grammar" or "refused" and the number
-// of bytes of the grammar, or of the reason, which follows.
+// Converts JSON Schemas with llama.cpp's common library. Reads requests: a line with the number of
+// bytes of a schema, and then the schema. Answers each with a line, "grammar" or "refused" and a
+// number of bytes, and then with the grammar, or the reason of the refusal, of so many bytes.
 #include "json-schema-to-grammar.h"
 
 #include <cstdio>

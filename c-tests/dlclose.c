@@ -1,7 +1,7 @@
-// Makes a sampler on a thread that ends, closes the library that it comes from, and samples with
-// it.
+// Makes a sampler on a thread that then ends, closes the library whose constructor made the
+// sampler, and samples with the sampler.
 //
-//   dlclose LIBLLAMA LIBRARY CONSTRUCTOR     (which takes a seed)
+//   dlclose LIBLLAMA LIBRARY CONSTRUCTOR (CONSTRUCTOR takes a seed)
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdbool.h>

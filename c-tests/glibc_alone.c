@@ -18,7 +18,7 @@ int __register_atfork(void (*prepare)(void), void (*parent)(void), void (*child)
     return pthread_atfork(prepare, parent, child);
 }
 
-// What gcc's atomic operations ask on aarch64.
+// Called by gcc's atomic operations on aarch64, to find out which instructions the processor has.
 unsigned long __getauxval(unsigned long type) {
     return getauxval(type);
 }

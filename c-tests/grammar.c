@@ -35,7 +35,8 @@ static llama_token token_of(const char * text) {
     exit(1);
 }
 
-/* Returns the number of allowed tokens, after checking that the mask agrees. */
+/* Returns the number of tokens that apply allows, after checking that the mask has the same
+ * number. */
 static int allowed(struct llama_sampler * smpl) {
     guarded g = guarded_new((size_t) n_tokens);
     llama_sampler_apply(smpl, &g.array);
@@ -143,7 +144,7 @@ static void a_schema_is_followed_or_refused(void) {
     CHECK(llama_sieve_init_json_schema(vocab, refused, 0) == NULL &&
           says("#/properties/x") && says("pattern") && says("look-ahead"));
     CHECK(llama_sieve_last_error_code() == LLAMA_SIEVE_ERROR_INVALID);
-    /* The keyword is ignored, with a warning. */
+    /* With the lenient flag the keyword is ignored, with a warning and no error. */
     int n_errors = 0;
     llama_sieve_log_set(count, &n_errors);
     smpl = llama_sieve_init_json_schema(vocab, refused, LLAMA_SIEVE_JSON_LENIENT);
@@ -198,7 +199,7 @@ static void what_is_not_allowed_makes_it_dead(void) {
     llama_sieve_log_set(NULL, NULL);
 }
 
-/* Accepts a text, a letter a token. */
+/* Accepts a text, one token for each character. */
 static void accept_text(struct llama_sampler * smpl, const char * text) {
     for (; *text; text++) {
         const char letter[] = { *text, 0 };
@@ -257,7 +258,7 @@ static void patterns_choices_and_tags(void) {
     CHECK(llama_sieve_grammar_accepts(smpl, draft, 3) == 0);
     CHECK(llama_sieve_grammar_rollback(smpl, 1) == LLAMA_SIEVE_OK);
     CHECK(llama_sieve_grammar_error(smpl) == LLAMA_SIEVE_OK && allowed(smpl) > 0);
-    /* A copy starts in the state in which it was made. */
+    /* A clone has the same state, but none of the tokens before it to roll back. */
     struct llama_sampler * copy = llama_sampler_clone(smpl);
     CHECK(copy != NULL && allowed(copy) == allowed(smpl));
     CHECK(llama_sieve_grammar_rollback(copy, 1) == LLAMA_SIEVE_ERROR_SIZE);

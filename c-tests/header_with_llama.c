@@ -8,7 +8,7 @@
 #endif
 
 int main(void) {
-    /* Both headers use the same type of samplers and the same numbers of log levels. */
+    /* Both headers declare the same sampler type, and use the same values for log levels. */
     struct llama_sampler * smpl = llama_sieve_init_top_k(40);
     if (smpl == 0) {
         return 1;

@@ -17,8 +17,8 @@ static bool lacks(const char * const * needed) {
     return false;
 }
 
-/* Checks the last error, which must name the missing function after a failure, and be empty
- * otherwise. */
+/* Checks the last error: if the call has failed, it must name the missing function; otherwise it
+ * must be empty. */
 static void told(bool failed) {
     const char * text = llama_sieve_last_error();
     CHECK(failed ? strstr(text, lacking) != NULL : text[0] == '\0');

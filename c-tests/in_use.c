@@ -66,7 +66,7 @@ static void * apply(void * argument) {
 
 static void * sample(void * argument) {
     struct job * job = argument;
-    /* The other thread's call may be using it at this moment. */
+    /* The main thread may be in a call with the sieve at this moment. */
     do {
         job->answer = llama_sieve_sample(job->sieve, job->logits, MANY);
     } while (job->answer == LLAMA_SIEVE_ERROR_BUSY);
@@ -78,7 +78,8 @@ static bool says_in_use(void) {
     return strstr(llama_sieve_last_error(), "in use by another thread") != NULL;
 }
 
-/* Returns true once a second thread was seen inside the sieve, where it stays for a long time. */
+/* Returns true once the main thread's call has found the other thread inside the sieve, where that
+ * thread stays for a long time. Returns false if the other thread has finished first. */
 static bool is_inside(const struct job * job) {
     while (atomic_load(&at_work) != 0) {
         llama_sieve_reset(job->sieve);

@@ -1,5 +1,5 @@
-// Every constructor has the type of the built-in that it stands in for, so that one can replace the
-// other by its name alone.
+// Every constructor has the type of the built-in that it replaces, so that a program only has to
+// change the name.
 #include <type_traits>
 
 #include "llama.h"

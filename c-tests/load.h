@@ -83,8 +83,8 @@ static inline llama_token sample_with(const host_functions * host, struct llama_
     return token;
 }
 
-/* Compares a chain of our top-k and dist with the built-ins' for some tokens, with clone and reset.
- * Takes the samplers over. */
+/* Checks that a chain of our top-k and dist samples the same tokens as one of the built-ins, also
+ * after clone and reset. Takes ownership of both samplers. */
 static inline void check_against_built_ins(const host_functions * host,
                                            struct llama_sampler * top_k_20,
                                            struct llama_sampler * dist_42) {

@@ -89,7 +89,8 @@ static bool equal(const left & a, const left & b) {
          std::memcmp(a.data.data(), b.data.data(), a.data.size() * sizeof a.data[0]) == 0);
 }
 
-// Applies both samplers to arrays of 40 to 9,000 candidates, with accepted tokens in between.
+// Applies both samplers to three arrays of 40 to 9,000 candidates, with accepted tokens in between.
+// Returns true if their results differ.
 static bool differs(const kind & kind, int arrays, uint32_t seed) {
     std::mt19937 random(seed);
     const both   made    = kind.make();

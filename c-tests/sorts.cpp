@@ -1,4 +1,5 @@
-// The sorts of the C++ library that compiles this file, as a library that a test loads.
+// The sorts of the C++ library with which this file is compiled, as a shared library that a test
+// loads.
 
 #include <algorithm>
 #include <cstddef>
@@ -66,7 +67,7 @@ void sorts_sort_numbers(const float * keys, size_t n, uint32_t * out) {
 }
 
 // Writes n keys on which std::sort reaches its depth limit. An adversary fixes a key only when a
-// comparison needs it, and then as far back as possible (McIlroy 1999).
+// comparison needs it, and then below all keys that are fixed already (McIlroy 1999).
 void sorts_killer(size_t n, float * keys) {
     const float open = -float(n) - 1.0f;
     float       next = 0.0f;

@@ -2,9 +2,8 @@
  * `sorts_of_windows LLAMA.DLL`.
  *
  * Reads requests: the kind of sort, the number of keys, how many are wanted, and the keys. Answers
- * with the positions of the keys in the order of the library's sort, larger keys first. It sorts
- * either the candidates of top-k or the numbers of typical.
- */
+ * with the positions of the keys in the order of the library's sort, larger keys first. The library
+ * sorts either the candidates of top-k or the numbers of typical. */
 #include <fcntl.h>
 #include <io.h>
 #include <math.h>
@@ -94,7 +93,7 @@ static void apply(struct llama_sampler * sampler, llama_token_data * data, uint3
     free_sampler(sampler);
 }
 
-/* Sorts candidates with top-k. All keys fall into one bucket, which fits 20,480 distinct ones. */
+/* Sorts candidates with top-k. All keys fall into one bucket, in which 20,480 distinct keys fit. */
 static void sort_candidates(int what, const uint32_t * ranks, uint32_t n, uint32_t k,
                             uint32_t * out) {
     const bool         in_front = what == SORT;

@@ -14,7 +14,7 @@ enum { N = 128256, PAGE = 4096, SMALL = 32 * 1024, LARGE = 64 * 1024 };
 
 static ucontext_t at_home;
 
-/* Calls `body` on a stack of that size. */
+/* Calls `body` on a stack of `size` bytes. */
 static void on_stack(size_t size, void (*body)(void)) {
     char * memory =
         mmap(NULL, size + PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

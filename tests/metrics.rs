@@ -33,8 +33,8 @@ impl Exact {
     }
 }
 
-/// Returns the entropy, and the log-sum-exp relative to the largest logit. That logit is left out
-/// of the sum, so that the logarithm keeps all digits.
+/// Returns the entropy, the log-sum-exp relative to the largest logit, and the largest logit. The
+/// sum leaves out the largest logit, so that the logarithm keeps all digits.
 fn reference(logits: &[f32]) -> (f64, f64, f32) {
     let max = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     let at = logits.iter().position(|&l| l == max).expect("not empty");

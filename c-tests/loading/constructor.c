@@ -5,7 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-// The program's own, since the library is linked with -Bsymbolic.
+// The main function in this library, not the one of the program that loads it, since the library is
+// linked with -Bsymbolic.
 int main(int argc, char ** argv);
 
 static int     count;

@@ -118,7 +118,7 @@ bool is_ours(const llama_sampler_i * vtable) {
 
 bool is_ours(const llama_sampler * sampler) { return is_ours(sampler->iface); }
 
-// Returns the number of members that are ours.
+// Returns the number of the chain's members that are ours.
 int ours_of(const module & of, llama_sampler * chain) {
     int ours = 0;
     for (int i = 0; i < of.members(chain); i++) {
@@ -140,7 +140,8 @@ tokens sampled(const module & of, llama_sampler * chain, llama_context * context
     return out;
 }
 
-// Makes a chain, checks that this many members are ours, and that it samples the usual tokens.
+// Makes chains with four seeds. Checks that `ours` members of each are ours, and that each samples
+// the same tokens as the first chain with its seed.
 void check(const module & of, llama_context * context, int ours, const char * when) {
     static std::map<uint32_t, tokens> expected;
     for (uint32_t seed = 1; seed <= 4; seed++) {
@@ -247,8 +248,8 @@ void turns(const sieve & ours, const char * model, const char * first, const cha
     CHECK(waitpid(child, &status, 0) == child && status == 0);
 #endif
 
-    // All imports except those that must still recognize samplers of ours, in llama.cpp itself and
-    // in both libraries.
+    // All imports are restored except those through which samplers of ours must still be
+    // recognized, in llama.cpp itself and in both libraries.
     const int gone = ours.detach();
     CHECK(gone < n + m && gone >= n + m - 2 * 3);
     CHECK(access_of(a.slot()) == access);
@@ -258,7 +259,7 @@ void turns(const sieve & ours, const char * model, const char * first, const cha
     CHECK(a.seed(before) == 77 && a.seed(during) == 77);
     CHECK(ours_of(a, during) == n_members);
     CHECK(sampled(a, during, context) == rest);
-    // It can be copied to one of llama.cpp's own, and back.
+    // A chain's state can be copied to a chain of llama.cpp's own samplers, and back.
     a.copy(before, during);
     CHECK(sampled(a, before, context) == sampled(a, during, context));
     a.copy(during, before);
@@ -298,7 +299,8 @@ void point(void ** slot, void * to) {
 #endif
 }
 
-// Another library changes an import, after llama-sieve is attached and before it is.
+// Tests an import that another library changes: after llama-sieve is attached, and before it is
+// attached.
 void others(const sieve & ours, const char * model, const char * path) {
     const module a(path);
     a.open(model);
@@ -403,7 +405,7 @@ void preloaded(const sieve & ours, const char * model, const char * path) {
     check(a, context, n_members, "detached");
 }
 
-// Attaching without the preload library at its expected path.
+// Attaches without the preload library at its expected path.
 void alone(const sieve & ours, const char * path) {
     const module a(path);
     CHECK(ours.attach(0) == LLAMA_SIEVE_ERROR_NOT_FOUND);
@@ -411,7 +413,7 @@ void alone(const sieve & ours, const char * path) {
     CHECK(ours.detach() == 0);
 }
 
-// llama.cpp is linked into the program statically; the program may export it.
+// Attaches where llama.cpp is linked into the program statically. The program may export it.
 void linked(const sieve & ours) {
 #ifdef LINKED
     llama_sampler * sampler = llama_sampler_init_top_k(1);

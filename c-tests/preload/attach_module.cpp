@@ -28,7 +28,7 @@ void module_open(const char * path) {
 #endif
 }
 
-// A context whose last output has the logits after a prompt.
+// Returns a new context that has decoded the prompt, so that it has logits to sample from.
 llama_context * module_context() {
     llama_context_params params = llama_context_default_params();
     params.n_ctx                = 64;

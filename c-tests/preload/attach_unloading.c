@@ -1,18 +1,18 @@
 // Attaches llama-sieve to itself while another thread loads, uses and unloads libraries that use
-// llama.cpp. Two such libraries take turns at the same addresses, where each has other pages that
-// may be written.
+// llama.cpp. Two such libraries take turns at the same addresses; which of the pages there are
+// writable differs between them.
 //
 //   attach_unloading LIBLLAMA_SIEVE LOADS DETACH LIBRARY LIBRARY
 //
-// LOADS is the number of times that a library is loaded; with DETACH 1 it also detaches each time.
-// With -DAS_LIBRARY=N it is such a library instead, with N pages of data.
+// LOADS is the number of times that a library is loaded. With DETACH 1 the program also detaches
+// each time. With -DAS_LIBRARY=N this file is such a library instead, with N pages of data.
 #include "llama.h"
 
 #ifdef AS_LIBRARY
 
 #    include <string.h>
 
-// One byte of each page is written, so that a page without that access is noticed.
+// library_use writes to each page, so that it crashes if a page is no longer writable.
 static volatile char data[AS_LIBRARY * 4096] = {1};
 
 int library_use(void);
@@ -104,7 +104,7 @@ int main(int count, char ** arguments) {
         fail("usage", "LIBLLAMA_SIEVE LOADS DETACH LIBRARY LIBRARY");
     }
     divide_memory();
-    // llama.cpp itself stays.
+    // This program uses llama.cpp, which therefore stays loaded.
     llama_sampler_free(llama_sampler_init_greedy());
     void * sieve = dlopen(arguments[1], RTLD_NOW | RTLD_LOCAL);
     if (sieve == NULL) {

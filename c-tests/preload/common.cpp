@@ -246,8 +246,8 @@ std::vector<llama_token> generate(llama_context * context, const std::vector<lla
     return tokens;
 }
 
-// Drafts a few of these tokens per step, some of them wrong. They are accepted as far as they equal
-// the sampled ones, or by rejection sampling, which reads the candidates' probabilities.
+// Drafts a few of `tokens` per step, some of them wrong. They are accepted as far as they equal the
+// sampled ones, or by rejection sampling, which reads the candidates' probabilities.
 void draft(llama_context * context, const std::vector<llama_token> & prompt,
            const option_set & options, uint32_t seed, const std::vector<llama_token> & tokens,
            bool rejecting) {

@@ -4,7 +4,7 @@
 //
 //   dead_grammars MODEL
 //
-// It is compiled unchanged for the preload library, or with llama_sieve_dropin.h; in that case
+// It is compiled unchanged for the preload library, and also with llama_sieve_dropin.h, with which
 // nothing throws.
 #include <cmath>
 #include <cstdint>
@@ -45,7 +45,8 @@ bool accept(const sampler_ptr & sampler, llama_token token) {
     }
 }
 
-// Returns a rule with `n` alternatives, each made from its number.
+// Returns the rule `name` with `n` alternatives, each of which is its index between `before` and
+// `behind`.
 std::string alternatives(const char * name, int n, const char * before, const char * behind) {
     std::string text = std::string(name) + " ::= ";
     for (int i = 0; i < n; i++) {

@@ -1,6 +1,6 @@
-// Follows grammars, plain and lazy, with plain llama.h. The tests run it with the built-in samplers
-// and with ours, and compare what it prints: the tokens that are allowed after each text, the
-// exceptions with their messages, and the rejected grammars.
+// Walks through grammars, plain and lazy, with llama.h alone. The tests run it with the built-in
+// samplers and with ours, and compare what it prints: the tokens that are allowed after each text,
+// the exceptions with their messages, and the rejected grammars.
 //
 //   grammars MODEL OTHER_MODEL
 //   grammars hostile MODEL        tries grammars on which the built-in hangs or aborts
@@ -51,7 +51,7 @@ std::string piece_of(const llama_vocab * vocab, llama_token token) {
     return std::string(text, static_cast<size_t>(n < 0 ? 0 : n));
 }
 
-// Returns the token with that text.
+// Returns the token whose text is `text`. Ends the program if there is none.
 llama_token token_of(const llama_vocab * vocab, const std::string & text) {
     for (llama_token token = 0; token < llama_vocab_n_tokens(vocab); token++) {
         if (piece_of(vocab, token) == text) {
@@ -407,8 +407,8 @@ int n_allowed(const llama_vocab * vocab, llama_sampler * grammar) {
     return n;
 }
 
-// A grammar that is too large for ours to find within its limits which tokens may come first, so
-// that the built-in takes over. Prints how many tokens are allowed.
+// Makes a grammar so large that our sampler cannot find out within its limits which tokens may come
+// first, so that the built-in is used. Prints how many tokens are allowed.
 void large(const llama_vocab * vocab) {
     std::string text = "root ::= \"z\"";
     for (int i = 0; i < 1000; i++) {
@@ -420,7 +420,8 @@ void large(const llama_vocab * vocab) {
     std::printf("%d\n", n_allowed(vocab, grammar.get()));
 }
 
-// Grammars that name tokens, made first of all. Prints how many tokens the built-in allows.
+// Makes grammars that name tokens, as the first grammars of the process. Prints how many tokens the
+// built-in allows in each.
 void tokens(const llama_vocab * vocab) {
     const char * const texts[] = { "root ::= !<[5]>*", "root ::= <[5]> [a-z]+",
                                    "root ::= ([a-z] | <[5]>)+" };

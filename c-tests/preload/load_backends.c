@@ -1,5 +1,6 @@
-// Linked into a program, loads llama.cpp's backends before it begins, from the folder that BACKENDS
-// names. A published llama.cpp has them in libraries of their own, and cannot load a model without.
+// Linked into a program, loads llama.cpp's backends before the main function, from the folder that
+// BACKENDS names. A published llama.cpp has its backends in separate libraries, and cannot load a
+// model without them.
 #include <stdlib.h>
 
 #include "ggml-backend.h"

@@ -15,8 +15,8 @@ namespace {
 constexpr llama_token begin = 5;
 constexpr llama_token end   = 7;
 
-// Makes a sampler without a reasoning budget, or with one of zero tokens, which forces `forced`
-// four times and then the end.
+// Makes a sampler without a reasoning budget, or with a budget of zero tokens, after which `forced`
+// is forced four times and then the end.
 sampler_ptr sampler_of(const llama_model * model, bool has_budget, llama_token forced) {
     common_params_sampling params;
     params.seed     = 1;

@@ -215,8 +215,9 @@ std::vector<option_set> option_sets() {
     };
 }
 
-// Offloads a chain from the beginning, and another one after it has sampled on the CPU; then
-// detaches that from its context, and at last samples with a clone of it on the CPU.
+// Samples a chain in the graph from its first token on. Then samples a second chain on the CPU,
+// offloads it, detaches it from its context again, and at last samples with a clone of it on the
+// CPU.
 void one_sequence(const option_set & options) {
     context_ptr context = context_for(1, 1);
     sampler_ptr chain   = chain_of(options.samplers());

@@ -1,6 +1,6 @@
 // Stands for an older libllama: its constructors have the parameters of that version, print the
-// arguments of the program's calls, and make the samplers with today's libllama, LIBLLAMA. That is
-// loaded so that only this file sees it, and calls its own constructors when it copies samplers.
+// arguments of the program's calls, and make the samplers with today's libllama, LIBLLAMA. LIBLLAMA
+// is loaded so that only this file sees it, and calls its own constructors when it clones samplers.
 // llama-sieve tries the same constructors with other arguments, which are not printed.
 #include "old_llama.h"
 
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Finds the function of that name in the current libllama.
+// Finds the function `name` in the current libllama.
 static void own(const char * name, void * function) {
     void * libllama = dlopen(LIBLLAMA, RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND);
     void * found    = libllama == NULL ? NULL : dlsym(libllama, name);

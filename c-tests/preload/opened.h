@@ -23,7 +23,8 @@ struct context_free {
     void operator()(llama_context * context) const { llama_free(context); }
 };
 
-// A model, and a context of that many tokens, on one thread; llama.cpp says nothing.
+// A model, and a context of `n_ctx` tokens that computes on one thread. Also silences llama.cpp's
+// log.
 class opened {
   public:
     opened(const char * path, uint32_t n_ctx) {
@@ -72,7 +73,7 @@ inline std::vector<llama_token> tokenize(const llama_vocab * vocab, const std::s
     return tokens;
 }
 
-// Returns the token with that text.
+// Returns the token whose text is `text`. Ends the program if there is none.
 inline llama_token token_of(const llama_vocab * vocab, const std::string & text) {
     for (llama_token token = 0; token < llama_vocab_n_tokens(vocab); token++) {
         char          piece[256];

@@ -1,5 +1,5 @@
-// Samples with penalties, DRY and logit bias, whose constructors have the parameters that lists.h
-// declares, and prints the results: tests/preload/other_lists.rs. If IN_THREADS is set in the
+// For tests/preload/other_lists.rs: samples with penalties, DRY and logit bias, whose constructors
+// have the parameters that lists.h declares, and prints the results. If IN_THREADS is set in the
 // environment, each setting has a thread of its own, and all start at once.
 //
 //   other_lists MODEL SETTING...

@@ -1,5 +1,6 @@
-// Follows grammars of every construct, plain and lazy, and prints what they allow.
-// tests/preload/readings.rs links it with builds of llama.cpp that read grammars differently.
+// Walks through grammars, plain and lazy, that together contain every construct, and prints what
+// they allow. tests/preload/readings.rs links it with builds of llama.cpp that read grammars
+// differently.
 //
 //   readings MODEL [N_THREADS]
 #include <cmath>
@@ -134,7 +135,7 @@ void follow(const llama_vocab * vocab, const reading & one, std::string & out) {
             llama_sampler_accept(grammar.get(), token);
             left = allowed(grammar.get(), vocab, out);
         }
-        // Grammars with counts are followed past the largest count.
+        // A walk through a grammar with counts goes past the largest count.
         const bool counts = std::string(one.text).find("{0,") != std::string::npos;
         for (int i = 0; i < (counts ? 3100 : 12); i++) {
             std::vector<llama_token> next;

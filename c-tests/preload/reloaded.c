@@ -1,6 +1,6 @@
 // Unloads llama.cpp and loads it again, as happens with the llama.cpp of a plugin: two small
-// stand-ins for it are loaded in turn, often at the same address. Each call must reach the one that
-// is loaded, from every thread and from a child process.
+// stand-ins for it are loaded in turn, often at the same address. Each call must reach the stand-in
+// that is loaded, from every thread and from a child process.
 //
 //   reloaded FIRST SECOND
 //

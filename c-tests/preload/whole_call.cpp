@@ -1,5 +1,5 @@
-// With AS_HOST a libllama whose penalties have more arguments than there are registers, and print
-// them; otherwise a program that passes them.
+// With AS_HOST, a libllama whose penalties take more arguments than there are registers, and print
+// them; otherwise, a program that passes them.
 #include <cstdint>
 #include <cstdio>
 #include <stdexcept>

@@ -122,7 +122,7 @@ static void from_outside(const llama_token_data * data, llama_token_data * scrat
     llama_sieve_free(sieve);
     llama_sieve_log_set(NULL, NULL);
     CHECK(told == 1 && llama_sieve_n_accepted(sieve) > 0);
-    /* The caller frees a clone of it. */
+    /* The caller must free a clone of the sieve, however. */
     llama_sieve * copy = llama_sieve_clone(sieve);
     CHECK(copy != NULL && llama_sieve_n_accepted(copy) == llama_sieve_n_accepted(sieve));
 

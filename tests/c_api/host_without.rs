@@ -21,8 +21,8 @@ fn functions() -> Vec<String> {
     names
 }
 
-/// Builds a host that lacks a function. `of` is the name of the test: each builds its own hosts,
-/// since another may be loading its own at the same time.
+/// Builds a host that lacks the function `name`. `of` is the name of the test: each test builds its
+/// own hosts, since another may be loading a host with the same name.
 fn host_lacking(name: &str, of: &str) -> Program {
     let build = Build::new(&format!("{of}_lacking_{name}"), "c-tests/fake_host.c");
     let build = build.flag("-shared").flag("-fPIC");
@@ -57,7 +57,7 @@ fn a_lacking_host_under_sanitizers() {
 }
 
 /// A host that loads libc++ and not libstdc++ is assumed to be built with libc++. Here a library
-/// with one of its functions plays libc++.
+/// with one of its functions stands in for libc++.
 #[test]
 fn ties_keep_input_order_in_a_host_with_libcxx() {
     let shared = |name: &str, source: &str| {

@@ -1,8 +1,8 @@
-//! Tests chains straight from the logits in which samplers defer work: locally typical sampling
-//! leaves open the order of candidates that are equally near to the entropy, and top-p the order of
-//! its nucleus. The chain may choose a token before that order is known. The token, and the
-//! candidates if they are read, are compared bit for bit with those of built-ins on the array that
-//! a host fills.
+//! Tests chains that sample straight from the logits, and in which samplers defer work: locally
+//! typical sampling leaves open the order of candidates that are equally near to the entropy, and
+//! top-p the order of its nucleus. The chain may choose a token before that order is known. The
+//! token, and the candidates if they are read, are compared bit for bit with those of built-ins on
+//! the array that a host fills.
 //!
 //! Runs 400 chains of 8 tokens, and ten times as many on small vocabularies.
 //! LLAMA_SIEVE_TEST_CHAINS sets another number.
@@ -80,7 +80,8 @@ impl Chains {
         chains
     }
 
-    /// Returns chains on so few tokens that the draw changes if one token more or less is kept.
+    /// Returns chains for vocabularies so small that the draw changes if one token more or less is
+    /// kept.
     fn of_few(rng: &mut Rng) -> Self {
         let chains = Self::empty(512 + rng.below(1000));
         let mut chains = Self {
@@ -230,8 +231,8 @@ impl Chains {
         if rng.chance(0.1) {
             self.add_temp_of(rng.pick(&[0.7, 1.5]));
         }
-        // A selector in the midst of the chain, whose choice is an index at which another candidate
-        // then is.
+        // A selector in the middle of the chain: it selects an index, at which there is another
+        // candidate after the next members.
         let is_chosen = rng.chance(0.03);
         if is_chosen {
             let members = both!(llama_sieve_init_greedy, llama_sampler_init_greedy);

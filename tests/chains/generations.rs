@@ -72,7 +72,7 @@ fn generate_and_compare(model: &Path) {
     let mut texts = std::collections::HashSet::new();
     let mut rng = fresh_rng("generations");
     for i in 0..SEEDS {
-        // Switches on every option in turn, each with another seed.
+        // Consecutive seeds switch on every option in turn.
         let seed = rng.below(1 << 20) as u32 * SEEDS + i;
         let grid = Grid::ALL[rng.below(Grid::ALL.len())];
         let options = Options::of_seed(seed);

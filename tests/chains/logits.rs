@@ -365,7 +365,7 @@ fn where_every_candidate_is_banned_there_is_no_token() {
 }
 
 /// Even if there are infinities, logits with NaN give the same token and candidates as with minus
-/// infinity in place of NaN, and the token is not one of these.
+/// infinity in place of NaN, and the logit of the token is never NaN.
 #[test]
 fn nan_is_minus_infinity_also_beside_infinite_logits() {
     llama_sieve::log::set_sink(Some(std::sync::Arc::new(|_, _| {})));

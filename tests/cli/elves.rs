@@ -51,14 +51,15 @@ fn many(kind: u32) -> Vec<u8> {
     bytes.extend(section(0, 0, 0, 0));
     bytes.extend(section(SHT_STRTAB, 0, length, 0));
     for i in 2..n {
-        // No two sections are equal, so that no cache helps. Each has whole symbols.
+        // No two sections are equal, so that no cache helps. Each contains a whole number of
+        // symbols.
         let size = length - 24 * u64::from(i % 8192);
         bytes.extend(section(kind, 0, size / 24 * 24, 1));
     }
     bytes
 }
 
-/// Returns a symbol table in which every name is the rest of a long text.
+/// Returns a symbol table in which every name is a suffix of one long text.
 fn long_names() -> Vec<u8> {
     let (symbols, names) = (200_000u64, 8_000_000u64);
     let mut bytes = header(3, 64, 2);
@@ -144,7 +145,7 @@ fn a_damaged_library_is_answered() {
     for at in (0..64).step_by(3) {
         let mut bytes = library.clone();
         bytes[at] ^= 0xFF;
-        // It is not loaded, since it has lost the names by which it would be recognized as
+        // The file is not loaded, since it has lost the names by which it would be recognized as
         // llama.cpp.
         let end = bytes.len();
         bytes[64 + 56 * 20..end]

@@ -89,7 +89,8 @@ fn answer(mut command: Command) -> (i32, String, String) {
     (code, text(stdout), text(stderr))
 }
 
-/// Returns the exit code, the output and the errors of a command that reads this text.
+/// Returns the exit code, the output and the errors of a command that reads `text` from its
+/// standard input.
 fn answer_to(mut command: Command, text: &str) -> (i32, String, String) {
     let file = empty_folder("cli_given").join("text");
     fs::write(&file, text).expect("the folder was just made");

@@ -9,8 +9,8 @@ use crate::toolchain::{
 };
 use crate::{answer, installed};
 
-/// Returns a folder with the package's `bin` and `lib`, and these files in `lib`; `None` without
-/// node.
+/// Makes a folder with the package's `bin` and `lib`, and `files` in `lib`. Returns the path of the
+/// script in `bin`; `None` without node.
 fn package(name: &str, files: &[&Path]) -> Option<PathBuf> {
     if Command::new("node").arg("--version").output().is_err() {
         skipped("npx llama-sieve: node is not installed");

@@ -69,7 +69,7 @@ fn what_cannot_be_run_has_the_codes_of_env() {
     }
 }
 
-/// The dynamic linker silently ignores LD_PRELOAD for such a program.
+/// The dynamic linker silently ignores LD_PRELOAD for a setuid program.
 #[test]
 fn a_program_with_more_rights_is_told_of_and_runs() {
     let program = empty_folder("cli_setuid").join("program");

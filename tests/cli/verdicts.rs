@@ -117,8 +117,8 @@ fn the_doctor_tries_a_library() {
     );
 }
 
-/// A report of others, such as that of the Python package, is printed like the doctor's own. Its
-/// kinds keep their order.
+/// A report that another program made, such as the Python package, is printed like the doctor's
+/// own. Its kinds of samplers keep their order.
 #[test]
 fn a_report_of_others_is_told_as_the_doctors_own() {
     let told = |report: &str, arguments: &[&str]| {

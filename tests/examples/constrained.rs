@@ -234,8 +234,8 @@ fn the_record_of_the_grammar_is_the_baseline() {
     assert!(number(&grammar, "skip_ratio_mean") > 0.9, "{grammar}");
 }
 
-/// Generates text by a schema. Tokens that are appended without sampling follow the schema, too,
-/// and save forward passes.
+/// Generates text that must satisfy a schema, including tokens that are appended without sampling.
+/// These save forward passes.
 #[test]
 fn the_record_of_a_schema() {
     let Some(example) = rust_example("the_record_of_a_schema") else {
@@ -284,7 +284,7 @@ const OF_BOTH: [Wrong; 9] = [
     (&["--model", "nowhere.gguf"], 1, &["nowhere.gguf"]),
 ];
 
-/// Those of the program in Rust.
+/// Wrong options of the example in Rust alone.
 const OF_RUST: [Wrong; 10] = [
     (&["--runs", "0"], 2, &["--runs"]),
     (&["--payload", "p", "--choices", "a"], 2, &["--payload"]),

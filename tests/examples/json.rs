@@ -1,4 +1,4 @@
-//! Tests the example `json`: its text follows its schema, and is the text that llama.cpp's own
+//! Tests the example `json`: its text satisfies its schema, and is the text that llama.cpp's own
 //! samplers generate.
 
 use serde_json::Value;

@@ -18,7 +18,7 @@ const CHOICES: &str =
     "Moses,Aaron,the LORD,Joshua the son of Nun,the king,the king of Assyria,caf\u{e9} \"a\\b\"";
 const SEEDS: std::ops::RangeInclusive<u32> = 1..=8;
 
-/// examples/constrained.c, whose choices the others must make.
+/// examples/constrained.c, whose choices the examples in other languages must make.
 static IN_C: LazyLock<Program> = LazyLock::new(|| {
     let build = Build::new("languages_reference", "examples/constrained.c");
     build
@@ -105,7 +105,7 @@ impl Language {
     }
 }
 
-/// Copies the files of a folder that differ, except those that npm installed or cargo built there.
+/// Copies those files of a folder that differ from their copies, except what npm installed there.
 /// Equal files are left alone, since another test may be running them.
 fn copy_folder(from: &Path, to: &Path) {
     fs::create_dir_all(to).expect("the target directory is writable");
@@ -257,7 +257,7 @@ fn the_types_of_the_runner() {
     );
 }
 
-/// Returns the package's folder with its dependencies; `None` without node or these.
+/// Returns the package's folder with its dependencies; `None` without node or the dependencies.
 pub fn node_package() -> Option<PathBuf> {
     node_folder()?;
     installed("node", "koffi")
@@ -327,7 +327,8 @@ fn bun_with_bun_ffi() {
     };
     let bun = folder.join("node_modules/.bin/bun");
     if runtime(&bun).is_none() {
-        // Its package has no program for some machines, or if npm runs no scripts.
+        // The package has no program for some machines, and none is installed if npm runs no
+        // scripts.
         skipped("bun: the bun that npm installed does not start on this machine");
         return;
     }

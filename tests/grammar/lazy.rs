@@ -199,8 +199,9 @@ pub fn random(vocabulary: &Vocabulary, rng: &mut Rng) -> Streams {
     streams
 }
 
-/// Accepts tokens, replacing those that the grammar does not allow. Returns true if the grammar has
-/// begun; `None` if the built-in would take too long.
+/// Accepts tokens with both samplers and compares them. Once the grammar has begun, tokens that it
+/// does not allow are mostly replaced by allowed ones. Returns true if the grammar has begun;
+/// `None` if the built-in would take too long.
 fn stream(
     pair: &mut Pair,
     stacks: &mut Anywhere,
@@ -364,7 +365,7 @@ pub fn limits(vocabulary: &Vocabulary) {
             });
         }
     }
-    // A single pattern does not take too much.
+    // A single pattern does not take too many steps.
     let one = patterns(&costly(1)).ours(grammar, vocabulary);
     let hundred = patterns(&costly(100)).ours(grammar, vocabulary);
     for _ in 0..98 {

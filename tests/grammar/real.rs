@@ -53,10 +53,10 @@ pub fn grammars(vocabulary: &Vocabulary, n: usize, rng: &mut Rng) {
     assert!(10 * too_long < n + others, "{too_long} walks took too long");
 }
 
-/// Walks through a grammar in a separate process. Returns true if it could be read, `None` if that
-/// took too long. With an ambiguous grammar the built-in follows every path of a token's
-/// characters, and real tokens have up to a hundred, for example spaces. Only a process can be
-/// stopped in the midst of that.
+/// Walks through a grammar in a separate process. Returns true if the grammar could be read, `None`
+/// if the walk took too long. With an ambiguous grammar the built-in follows every path of a
+/// token's characters, and real tokens have up to a hundred characters, for example spaces. Only a
+/// process can be stopped in the middle of that work.
 fn walk_apart(text: &[u8], vocabulary: &Vocabulary, rng: &mut Rng) -> Option<bool> {
     const SECONDS: u64 = 30;
     let mut rng = Rng(rng.next());
@@ -106,7 +106,7 @@ fn words(vocabulary: &Vocabulary, rng: &mut Rng) -> String {
     literal(&picked.flatten().copied().collect::<Vec<u8>>())
 }
 
-/// Makes a grammar for one of a list of names, or several.
+/// Makes a grammar for one of a list of names, or for several of them.
 fn choice(vocabulary: &Vocabulary, rng: &mut Rng) -> String {
     let names: Vec<String> = (0..2 + rng.below(60))
         .map(|_| words(vocabulary, rng))
@@ -115,8 +115,8 @@ fn choice(vocabulary: &Vocabulary, rng: &mut Rng) -> String {
     format!("root ::= {end}\nname ::= {}\n", names.join(" | "))
 }
 
-/// Makes a grammar for a call in tags, which begins with a token and has any other text as its
-/// value.
+/// Makes a grammar for calls in tags, between two random tokens. The value of a call is nearly any
+/// text, or a single token.
 fn call(vocabulary: &Vocabulary, rng: &mut Rng) -> String {
     let (open, close) = (
         rng.below(vocabulary.n_tokens),
@@ -132,7 +132,7 @@ fn call(vocabulary: &Vocabulary, rng: &mut Rng) -> String {
     )
 }
 
-/// Makes a grammar like those that JSON Schemas become.
+/// Makes a grammar like those into which JSON Schemas are converted.
 fn schema(rng: &mut Rng) -> String {
     let mut text = String::from(texts::SCHEMA);
     let mut rules = 0;
@@ -140,7 +140,8 @@ fn schema(rng: &mut Rng) -> String {
     text + "root ::= " + &root + "\n"
 }
 
-/// Returns the rule of a value. The rules that it needs are written before.
+/// Returns the name of a rule for a random JSON value. Unless it is one of the rules in
+/// [`texts::SCHEMA`], appends it to `text`, after the rules that it refers to.
 fn value(text: &mut String, rules: &mut usize, depth: usize, rng: &mut Rng) -> String {
     let kind = if depth == 0 { 7 } else { rng.below(9) };
     let body = match kind {
@@ -172,7 +173,7 @@ fn value(text: &mut String, rules: &mut usize, depth: usize, rng: &mut Rng) -> S
 }
 
 /// Returns the body of an object's rule: the required properties, and then the optional ones.
-/// The rules of their values are written before.
+/// Appends the rules of their values to `text`.
 fn object(text: &mut String, rules: &mut usize, depth: usize, rng: &mut Rng) -> String {
     let (required, optional) = (1 + rng.below(4), rng.below(5));
     let mut pairs = Vec::new();

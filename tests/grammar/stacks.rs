@@ -1,6 +1,6 @@
-//! Predicts the work of llama.cpp's own grammar before it is called. It stores each stack
-//! separately, and visits all of them for each character of a token. For some texts there are too
-//! many to wait for, and with some left recursions it never terminates.
+//! Predicts the work of llama.cpp's own grammar before that grammar is called. llama.cpp stores
+//! each stack separately, and visits all of them for each character of a token. For some texts
+//! there are too many stacks to wait for, and with some left recursions it never terminates.
 
 use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
@@ -20,8 +20,9 @@ const MOST_STACKS: usize = 40;
 /// The most elements of a grammar, repetitions written out.
 const MOST_ELEMENTS: usize = 20_000;
 
-/// Returns the rules with counted repetitions expanded as in llama.cpp: the required rounds of the
-/// item, and a rule for each optional round.
+/// Returns the rules with counted repetitions expanded as in llama.cpp: the item as often as it is
+/// required, and a rule for each optional repetition. Returns `None` if there would be more than
+/// [`MOST_ELEMENTS`] elements.
 fn written_out(written: &Written) -> Option<Vec<Vec<Element>>> {
     let mut rules = Vec::new();
     rules.resize_with(written.rules.len(), Vec::new);
@@ -30,7 +31,7 @@ fn written_out(written: &Written) -> Option<Vec<Vec<Element>>> {
         rules,
         left: MOST_ELEMENTS,
     };
-    // Repetitions within an item were counted before it.
+    // A repetition inside an item precedes the repetition of that item.
     for repeat in &written.repeats {
         let item = out.elements(&repeat.item)?;
         let elements = out.repeat(&item, repeat)?;
@@ -112,7 +113,8 @@ pub struct Stacks {
 }
 
 impl Stacks {
-    /// Returns the stacks at the beginning of a text.
+    /// Returns the stacks at the beginning of a text. Returns `None` if the built-in must not be
+    /// called.
     pub fn new(written: Written) -> Option<Self> {
         if !host_check_ends(&written, MOST) {
             return None;
@@ -158,12 +160,14 @@ impl Stacks {
         self.partial = Partial::default();
     }
 
-    /// Returns the index if it is not the end of an alternative.
+    /// Returns `place`, or `None` if the element there ends an alternative.
     fn element(&self, place: u32) -> Option<u32> {
         (self.elements[place as usize] != Element::Alternative).then_some(place)
     }
 
-    /// Adds the stacks that one becomes when references are followed.
+    /// Adds to `out` the stacks that `stack` becomes when each rule reference on its top is
+    /// replaced by the rule's alternatives. Returns `None` if that takes more work than is left in
+    /// `left`.
     fn close(&self, stack: Stack, out: &mut Vec<Stack>, left: &mut usize) -> Option<()> {
         let mut seen = BTreeSet::new();
         let mut to_do = vec![stack];
@@ -192,7 +196,8 @@ impl Stacks {
         Some(())
     }
 
-    /// Returns the stacks that follow once the top element of one has matched.
+    /// Returns the stacks that `stack` becomes once its top element has matched. Returns `None` if
+    /// that takes more work than is left in `left`.
     fn behind(&self, stack: &[u32], left: &mut usize) -> Option<Vec<Stack>> {
         let mut out = Vec::new();
         if let Some((&top, below)) = stack.split_last() {

@@ -7,7 +7,7 @@ use vendor_llama_cpp::reference::StdRegex;
 
 use crate::support::{Rng, replay};
 
-/// The parts that patterns are made of, some of which are not valid.
+/// The parts of the random patterns, some of which are not valid.
 const ATOMS: [&str; 64] = [
     "a",
     "b",
@@ -302,7 +302,8 @@ fn found_alike(source: &[u8], text: &[u8], looks: usize) -> Option<usize> {
     Some(n_found)
 }
 
-/// Checks lazy runs in loops on texts that take more steps than a search without a record does.
+/// Checks lazy runs in loops, mostly on texts that take so many steps that a search begins to record
+/// visited positions.
 pub fn long_texts() {
     let prose = "The quick brown fox jumps over the lazy dog, and why not. ".repeat(1300);
     let failing = "<t>so why not</b> ".repeat(2000);
@@ -687,7 +688,7 @@ pub fn on_a_small_stack<T: Send>(body: impl FnOnce() -> T + Send) -> T {
     })
 }
 
-/// Returns patterns with parentheses nested to this depth.
+/// Returns patterns with parentheses nested `depth` deep.
 pub fn nested(depth: usize) -> Vec<String> {
     let kinds = [
         (1, "(", ")"),

@@ -76,7 +76,8 @@ pub fn would_not_return(text: &[u8], vocabulary: &Vocabulary) -> bool {
     parser::parse(text, b"root", AsLlamaCpp, token).is_ok_and(|rules| is_left_recursive(&rules))
 }
 
-/// Walks with both. Returns the number of steps; `None` if both refuse the text.
+/// Walks through a grammar with both samplers. Returns the number of steps; `None` if there is no
+/// walk, since both refuse the text, or the built-in must not be called with it.
 pub fn walk(text: &[u8], vocabulary: &Vocabulary, n_steps: usize, rng: &mut Rng) -> Option<usize> {
     if would_not_return(text, vocabulary) {
         return None;

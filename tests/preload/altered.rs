@@ -34,7 +34,8 @@ pub fn changed(file: &str, changes: &[(&str, &str)]) -> String {
     source
 }
 
-/// Builds a libllama.so in `folder`, with this source in place of llama.cpp's file of that name.
+/// Builds a libllama.so in `folder`, with `source` in place of llama.cpp's file `name`. Returns its
+/// path.
 pub fn library(folder: &Path, name: &str, source: &str, flags: &[&str]) -> PathBuf {
     let file = folder.join(name);
     std::fs::write(&file, source).expect("a writable folder");

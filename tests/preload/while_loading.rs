@@ -26,7 +26,8 @@ fn program(name: &str, file: &str) -> Build {
     program.with_llama(Link::Shared)
 }
 
-/// Runs a program with all settings. `run` adds the arguments.
+/// Checks that a program prints the same with the preload library, switched on and off, as without
+/// it, and that its samplers are ours exactly if the library is on. `run` adds the arguments.
 fn check(program: &Path, run: impl Fn(Run<'_>) -> Run<'_>) {
     let built_in = run(Run::of(program)).said();
     assert!(!built_in.out.is_empty());

@@ -1,4 +1,4 @@
-//! Checks rules of this project that the compiler does not know.
+//! Checks rules of this project that the compiler does not check.
 
 mod layers;
 #[cfg(target_os = "linux")]
