@@ -302,8 +302,8 @@ fn found_alike(source: &[u8], text: &[u8], looks: usize) -> Option<usize> {
     Some(n_found)
 }
 
-/// Checks lazy runs in loops, mostly on texts that take so many steps that a search begins to record
-/// visited positions.
+/// Checks lazy runs in loops, mostly on texts that take so many steps that a search begins to
+/// record visited positions.
 pub fn long_texts() {
     let prose = "The quick brown fox jumps over the lazy dog, and why not. ".repeat(1300);
     let failing = "<t>so why not</b> ".repeat(2000);

@@ -11,8 +11,8 @@ use crate::preloaded::{made, preload_library, preloaded, preloaded_of_known_buil
 use crate::programs::{Run, Said, build, generate, model, source};
 use crate::toolchain::{Build, Link, empty_folder, our_library, succeed};
 
-/// Puts both libraries in one folder, as when installed. Returns the path of the one that is
-/// called.
+/// Returns the path of libllama_sieve.so in a folder that also contains the preload library, as
+/// when both are installed.
 fn installed() -> &'static Path {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
     LIBRARY.get_or_init(|| {
@@ -141,8 +141,8 @@ fn threads_sample_the_same_meanwhile() {
     }
 }
 
-/// The call does not wait for such a library either. Its pages are not read-only yet, and the next
-/// call finds it.
+/// Attaching does not wait for a library whose imports the dynamic linker is filling in. Its
+/// imports are not read-only yet, and the next call finds it.
 #[test]
 fn a_library_that_is_being_filled_in_is_not_touched() {
     let slow = Build::new("attach_slow", &source("attach_slow.c")).flag("-D_GNU_SOURCE");
@@ -156,7 +156,7 @@ fn a_library_that_is_being_filled_in_is_not_touched() {
     );
 }
 
-/// Builds a library with this many pages of data, linked with these options.
+/// Builds a library with `pages` pages of data, linked with `options`.
 fn unloaded(name: &str, pages: u32, options: &str) -> PathBuf {
     let library = Build::new(name, &source("attach_unloading.c"));
     let library = library.flag(format!("-DAS_LIBRARY={pages}"));
@@ -255,7 +255,7 @@ fn a_program_has_what_it_has_under_ld_preload() {
     }
 }
 
-/// Another thread attaches and detaches all the time, at any step of a token.
+/// Another thread attaches and detaches all the time, also in the middle of sampling a token.
 #[test]
 fn a_program_that_is_attached_to_and_detached_samples_the_same() {
     for (program, seeds) in [(generate(), 10), (common::program(), 2)] {

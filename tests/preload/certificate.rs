@@ -27,7 +27,7 @@ fn certify() -> &'static Path {
     })
 }
 
-/// Returns the verdicts on these samplers of a library.
+/// Returns the verdicts on the samplers `names` of `library`.
 fn verdicts(library: &Path, names: &[&str], build: Option<&str>) -> Vec<i32> {
     verdicts_of(Run::of(certify()), library, names, build)
 }
@@ -90,7 +90,7 @@ fn of_an_unknown_build_what_has_changed_is_not_called() {
     assert_eq!(verdicts(&library, &names, None), expected);
     // Nor is it called if the user names a build that this library cannot be.
     assert_eq!(verdicts(&library, &names, Some("b9000")), expected);
-    // If the user names a build that no list knows, the user is believed.
+    // A build that the user names is believed if nothing contradicts it.
     let expected = [0, 0, 0, VOCABULARY, 0];
     assert_eq!(verdicts(&library, &names, Some("b99999")), expected);
 }

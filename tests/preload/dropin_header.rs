@@ -1,11 +1,11 @@
-//! Tests include/llama_sieve_dropin.h: sources that know only llama.h get this library's samplers.
+//! Tests include/llama_sieve_dropin.h: sources that use only llama.h get this library's samplers.
 
 use std::path::{Path, PathBuf};
 
 use crate::programs::{Run, SAMPLERS, build, constructor, generate, model, source, symbols};
 use crate::toolchain::{Build, Link, root};
 
-/// Includes the header by the command line, so that the source stays unchanged.
+/// Includes the header on the command line, so that the source stays unchanged.
 fn with_header(build: Build) -> Build {
     build.flag("-include").flag("llama_sieve_dropin.h")
 }

@@ -37,7 +37,8 @@ fn texts(file: &[u8]) -> Vec<Range<usize>> {
     (0..number(begin)).map(text).collect()
 }
 
-/// Writes a model whose vocabulary's texts are in the order of a key.
+/// Writes a copy of the model in which the texts of the vocabulary are sorted by `key`. Returns its
+/// path.
 fn model_in_order_of<K: Ord>(name: &str, key: impl FnMut(&&[u8]) -> K) -> PathBuf {
     let mut bytes = std::fs::read(model()).expect("the model is there");
     // The first two are control tokens.
@@ -51,7 +52,7 @@ fn model_in_order_of<K: Ord>(name: &str, key: impl FnMut(&&[u8]) -> K) -> PathBu
     path
 }
 
-/// Writes a model that differs only in two texts of its vocabulary, which are exchanged.
+/// Returns the path of a copy of the model in which two texts of the vocabulary are exchanged.
 fn other_model() -> &'static Path {
     static OTHER: OnceLock<PathBuf> = OnceLock::new();
     OTHER.get_or_init(|| {
@@ -113,7 +114,7 @@ fn grammars_of_an_unknown_build_are_ours_as_well() {
     assert_eq!(says(list), 0);
 }
 
-/// The handlers of the program's forks were registered before the preload library was loaded.
+/// The program's fork handlers were registered before the preload library was loaded.
 #[test]
 fn a_fork_does_not_wait_for_a_mutex_of_the_program() {
     let build_of = Build::new("preload_forks", "c-tests/forks_under_a_mutex.c");

@@ -300,7 +300,7 @@ fn an_addon_with_a_private_libllama_gets_ours() {
     let expected = ["dist", "min-p", "penalties", "temp", "top-k"];
     let expected = expected.map(|name| (format!("{name}: ours"), 1));
     assert_eq!(made_alike(ours, &built_in), BTreeMap::from(expected));
-    // Its own constructors are found, too.
+    // The constructors of llama.cpp itself are found, too.
     let off = preloaded(&host).env("LLAMA_SIEVE_PRELOAD", "off");
     let off = made_alike(off.arg(addon.display()), &built_in);
     assert!(off.keys().all(|key| key.ends_with(AS_ASKED)));

@@ -338,7 +338,8 @@ fn changed() -> String {
     format!("{PREAMBLE}{source}")
 }
 
-/// Returns the file with all these texts replaced.
+/// Returns the source file `file` of llama.cpp with every occurrence of each text in `changes`
+/// replaced.
 fn exchanged(file: &str, changes: &[(&str, &str)]) -> String {
     let mut text = altered::original(file);
     for (from, to) in changes {
@@ -401,7 +402,7 @@ fn a_vtable_may_have_more_in_the_middle() {
     assert_eq!(ours_under_other_header(&program), all_of_known_build());
 }
 
-/// A sampler that reads or changes one of the new members is noticed.
+/// A sampler that reads or changes one of the exchanged members is noticed, and not replaced.
 #[test]
 fn an_array_may_have_its_members_exchanged() {
     let selected =
@@ -430,7 +431,8 @@ fn an_array_may_have_its_members_exchanged() {
     );
 }
 
-/// Builds a library with these samplers, and the program that is linked with it.
+/// Builds a library with the samplers in `source_text`, and the program that is linked with it.
+/// Returns the program's path.
 fn program_with(name: &str, source_text: &str, header: Option<&str>) -> PathBuf {
     let folder = empty_folder(&format!("c_programs/{name}_library"));
     if let Some(header) = header {

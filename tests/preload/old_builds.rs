@@ -12,7 +12,7 @@ pub struct Old {
 }
 
 impl Old {
-    /// Builds the host and the program with these macros, which old_llama.h and old_host.c explain.
+    /// Builds the host and the program with `macros`, which old_llama.h and old_host.c explain.
     pub fn new(name: &str, macros: &[&str]) -> Self {
         let define = |mut build: Build| {
             for name in macros {
@@ -59,7 +59,7 @@ impl Old {
 
 /// The prefixes of lines that the host prints for calls whose arguments never change.
 const OURS: [&str; 3] = ["host: min_p(", "host: temp(", "host: dist("];
-/// Returns the lines of `out` that begin with none of these.
+/// Returns the lines of `out` that begin with none of `beginnings`.
 fn without(out: &str, beginnings: &[&str]) -> String {
     let lines = out
         .lines()

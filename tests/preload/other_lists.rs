@@ -42,7 +42,7 @@ const PARAMETERS: [Parameter; 19] = [
         "last_n == 32 ? -1 : last_n",
         "last_n",
     ],
-    // What no list has had.
+    // Parameters that no build has had.
     ["[[maybe_unused]] int32_t", "leading", "7", "0"],
     ["float", "more", "0.25f", "0.0f"],
     ["[[maybe_unused]] const char *", "extra", "extra", "nullptr"],
@@ -62,7 +62,7 @@ const DRY: List = (
 );
 const LOGIT_BIAS: List = ("n_vocab n_logit_bias logit_bias", "");
 
-/// Returns the lists of the host with this name.
+/// Returns the lists of the host named `name`.
 fn lists(name: &str) -> [List; 3] {
     match name {
         "today" => [PENALTIES, DRY, LOGIT_BIAS],
@@ -279,8 +279,9 @@ const ORDERS: [&[usize]; 10] = [
     &[4, 0, 0, 3, 6, 2, 1, 5],
 ];
 
-/// Runs the host with this name in each of the orders, and with all settings at once, in threads.
-/// Checks that each run prints the same as without the preload library. Returns the runs with it.
+/// Runs the host named `name` in each of the orders, and with all settings at once, in threads.
+/// Checks that each run prints the same as without the preload library. Returns what the runs with
+/// it have printed.
 fn runs_as_alone(name: &str) -> Vec<Said> {
     let program = program(name);
     let in_turn = ORDERS.map(|order| {
@@ -326,9 +327,9 @@ fn both_lists_that_there_have_been_are_found_out() {
     is_ours("old");
 }
 
-/// Checks that these kinds stay the host's own as soon as it shows that they have changed, and that
-/// this is reported. For other kinds the report may depend on the contents of registers and memory
-/// that the call does not use.
+/// Checks that `kinds` stay the host's own as soon as a call shows that their argument lists have
+/// changed, and that this is reported. For other kinds the report may depend on the contents of
+/// registers and memory that the call does not use.
 fn is_kept(name: &str, kinds: &[&str]) {
     let all = runs_as_alone(name);
     // In the first run with all settings everything shows.

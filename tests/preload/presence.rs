@@ -68,7 +68,7 @@ fn a_host_is_told_what_was_loaded() {
     ] {
         assert!(said.err.contains(arguments), "{arguments}: {}", said.err);
     }
-    // Without proof the names of some arguments are not known.
+    // Before a call has proven an argument list, the names of some arguments are not known.
     let run = arguments(preloaded(program)).env("LLAMA_SIEVE_PRELOAD", "off");
     let said = run.env("LLAMA_SIEVE_VERBOSE", 1).said();
     assert!(said.err.contains("penalties(repeat="), "{}", said.err);

@@ -8,7 +8,8 @@ use std::sync::OnceLock;
 
 use crate::toolchain::{Build, Link, root};
 
-/// The names, as `llama_sampler_name` reports them, of all samplers that the two replace.
+/// The names, as `llama_sampler_name` reports them, of all samplers that the preload library and
+/// the drop-in header replace.
 pub const SAMPLERS: [&str; 17] = [
     "greedy",
     "dist",
@@ -94,6 +95,8 @@ impl<'a> Run<'a> {
         self
     }
 
+    /// Runs the program.
+    ///
     /// # Panics
     /// If the program fails.
     pub fn said(self) -> Said {

@@ -172,8 +172,8 @@ fn said(run: Run<'_>, mutant: &str) -> Said {
     run.arg(model()).said()
 }
 
-/// Returns the number of grammars that were replaced, and of those that stayed the host's own since
-/// it differs.
+/// Returns the number of grammars that were replaced, and the number of those that stayed the
+/// host's own because the host differs.
 fn counts(said: &Said) -> (usize, usize) {
     let made = made(said);
     let of = |text: &str| {

@@ -64,8 +64,8 @@ fn example(name: &str, flags: &[&str]) -> Program {
 fn the_example_in_c_says_the_same_while_it_is_recorded() {
     let record = empty_folder("traced_example").join("record.jsonl");
     let usual = example("example_usual", &[]);
-    // The example then samples straight from the logits. The source defines the version only after
-    // that.
+    // With the drop-in header the example samples straight from the logits. That header comes
+    // before the source's own definition of the POSIX version.
     let flags = [
         "-include",
         "llama_sieve_dropin.h",
@@ -156,7 +156,7 @@ fn a_grammar_outside_the_chain_tells_when_its_trigger_is_complete() {
     }
     assert!(begun >= 3 && others < begun, "{begun}, {others}");
     assert!(waited >= 20, "{waited}");
-    // The first is checked while it is still compared what copies of the chain do.
+    // The first of these tokens was sampled while copies of the chain were still compared.
     for must in [" the the the", " the the", " the"] {
         assert!(forced.contains(&must), "{forced:?}");
     }

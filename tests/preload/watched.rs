@@ -11,8 +11,8 @@ use crate::preloaded::{made, preloaded, warnings};
 use crate::programs::{Run, Said, build, model};
 use crate::toolchain::{Build, Link, compile_common, empty_folder};
 
-/// Precedes each changed source. At its end the host prints how often it has filled an array with
-/// all candidates.
+/// Precedes each changed source. When the process ends, the host prints how often it has filled an
+/// array with all candidates.
 const FILLED: &str = r#"
 #include <cstdio>
 static struct fills {
@@ -245,7 +245,8 @@ fn a_host_of_an_unknown_build_is_watched_now_and_then() {
     }
 }
 
-/// Without LLAMA_SIEVE_VERBOSE this is not reported, since the library has sampled nothing.
+/// Without LLAMA_SIEVE_VERBOSE the difference is not reported, since the library has sampled
+/// nothing.
 #[test]
 fn a_host_that_samples_otherwise_does_so() {
     for (program, name) in programs() {

@@ -14,7 +14,7 @@ use llama_sieve::ffi::samplers as sieve;
 use llama_sieve::ffi::samplers::{llama_sieve_init_dist, llama_sieve_init_top_k};
 use vendor_llama_cpp::sys;
 
-/// Samples a token from these logits with a chain.
+/// Samples a token from `logits` with `chain`. There must be one.
 fn sample_logits(chain: &HostSampler, logits: &[f32]) {
     let token = chain.sample_logits(logits);
     assert!(token >= 0, "{}", llama_sieve::last_error::get());

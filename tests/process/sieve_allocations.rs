@@ -372,7 +372,8 @@ fn changing_parameters_at_every_token_does_not_allocate() {
     without_allocating(&"a sieve that is steered", || run(10));
 }
 
-/// With the stages that need the most memory, it is as much as the header says, and no more.
+/// With the stages that need the most memory, `reserve` takes as much as the header says, and no
+/// more.
 #[test]
 fn what_reserve_takes_is_bounded() {
     let _alone = alone();

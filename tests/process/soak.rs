@@ -4,7 +4,7 @@
 //!
 //! At every token both sides must leave the same candidates and choose the same token, which a
 //! naive model of the constraint must allow. At the end memory must be flat. Each thread makes 20
-//! chains, the same on every machine; LLAMA_SIEVE_SOAK_SECONDS sets a length instead. From two
+//! chains, the same on every machine; LLAMA_SIEVE_SOAK_SECONDS sets a duration instead. From two
 //! minutes on, the resident set after the first minute and at the end must lie within 2 %.
 
 use std::ffi::c_char;
@@ -158,8 +158,9 @@ impl Chains {
         }
     }
 
-    /// Returns the token of both sides, and true if they drew it by probabilities that are NaN: two
-    /// dynamic temperatures in a row may divide by a number so small that a logit becomes infinite.
+    /// Returns the token of both sides, and true if they drew it from probabilities that are NaN:
+    /// two dynamic temperatures in a row may divide by a number so small that a logit becomes
+    /// infinite.
     ///
     /// Returns `None` if the built-ins have made a logit NaN, as adaptive-p does with such
     /// probabilities. Later members are then undefined (docs/exactness.md), and the chain ends.

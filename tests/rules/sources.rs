@@ -150,7 +150,7 @@ fn an_unguarded_function_would_be_found() {
     );
 }
 
-/// Files of src/ffi that make a slice from a pointer and a number that do not come from a C caller,
+/// Files of src/ffi that make a slice from a pointer and a length that do not come from a C caller,
 /// but from the linker, a host's vtable, or another slice.
 const WITHOUT_CALLER: [&str; 7] = [
     "chain/mod.rs",
@@ -162,7 +162,7 @@ const WITHOUT_CALLER: [&str; 7] = [
     "vtable/array.rs",
 ];
 
-/// True if a line makes a slice from a pointer and a number.
+/// True if a line makes a slice from a pointer and a length, or may.
 fn follows_a_number(line: &str) -> bool {
     let code = line.split("//").next().unwrap_or_default();
     ["from_raw_parts", ".add(i)", ".offset("]
@@ -170,7 +170,7 @@ fn follows_a_number(line: &str) -> bool {
         .any(|part| code.contains(part))
 }
 
-/// Arrays with a number of elements that a C caller passes are checked in one place.
+/// Arrays whose length a C caller passes are checked in one place.
 #[test]
 fn pointers_with_numbers_are_judged_in_one_place() {
     let ffi = root().join("src/ffi");

@@ -20,8 +20,8 @@ fn lengths(text: &[u8], folds: bool) -> Vec<usize> {
     (1..=text.len()).filter(is_end).collect()
 }
 
-/// Returns the share of the bias that a token with this text gets after `written`. The texts are
-/// folded if `folds`.
+/// Returns the share of the bias that a token with the text `piece` gets after `written`. Both
+/// texts are folded if `folds`.
 fn share(written: &[u8], piece: &[u8], texts: &[Vec<u8>], folds: bool) -> f64 {
     if piece.is_empty() {
         return 0.0;
@@ -40,7 +40,7 @@ fn share(written: &[u8], piece: &[u8], texts: &[Vec<u8>], folds: bool) -> f64 {
     texts.iter().map(of).fold(0.0, f64::max)
 }
 
-/// Follows random texts that often continue one of the biased ones. At each token the whole
+/// Writes a random text, which often continues one of the biased texts. At each token the whole
 /// vocabulary is compared, on an array and straight from the logits.
 fn follow(vocabulary: &Vocabulary, n_tokens: usize, flags: u32, rng: &mut Rng) {
     let folds = flags == LLAMA_SIEVE_BAN_FOLD_CASE;

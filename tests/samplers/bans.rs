@@ -142,7 +142,6 @@ fn generate(vocabulary: &Vocabulary, n_tokens: usize, flags: u32, rng: &mut Rng)
     let quiet: Vec<f32> = (0..n).map(|_| rng.range(-12.0, -4.0)).collect();
     let mut logits = quiet.clone();
     let mut favoured: Vec<usize> = Vec::new();
-    // Tokens by their texts, to find those that continue a banned text.
     for step in 0..n_tokens {
         for token in favoured.drain(..) {
             logits[token] = quiet[token];

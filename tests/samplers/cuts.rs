@@ -153,8 +153,8 @@ fn each_cut_at_a_probability_is_its_definition() {
     }
 }
 
-/// If every candidate has one of two neighbouring probabilities, the sums cannot decide, and the
-/// definition is computed.
+/// The logits are two adjacent floats, so that the probabilities of the candidates hardly differ.
+/// The sums cannot decide, and the definition is computed.
 #[test]
 fn neighbouring_probabilities_are_told_apart() {
     let mut rng = fresh_rng("neighbouring_probabilities_are_told_apart");

@@ -37,7 +37,7 @@ fn between_tokens(member: &Member, pair: &mut Pair, array: &Array, rng: &mut Rng
         pair.theirs = pair.theirs.clone();
     }
     if rng.chance(0.05) {
-        // A copy goes its own way, and then one takes over the state of the other.
+        // A clone accepts a token, and then its state is copied to the original.
         let (ours, theirs) = (pair.ours.clone(), pair.theirs.clone());
         let token = token(member, array, rng);
         ours.accept(token);

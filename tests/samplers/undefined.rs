@@ -94,7 +94,8 @@ fn nan_that_a_chain_makes() {
     let mut rng = fresh_rng("nan_that_a_chain_makes");
     for member in FAMILY {
         // In the first case the divided logits are infinite. In the second the array is wrongly
-        // marked as sorted, so that logits are too large for an exponential.
+        // marked as sorted, so that the first logit counts as the largest, and the exponentials of
+        // larger ones are infinite.
         for (t, sorted) in [(Some(1e-10), false), (None, true)] {
             for n in [2, 17, 1000] {
                 let mut made =

@@ -1,5 +1,6 @@
-//! Compares the language of llama.cpp's own converter with that converter: schemas that it refuses
-//! are refused, and for all others the masks are those of its grammar.
+//! Compares the option `LLAMA_CPP`, which reads schemas like llama.cpp's own converter, with that
+//! converter: schemas that it refuses are refused, and for all others the masks are those of its
+//! grammar.
 
 use std::ffi::CString;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
@@ -36,7 +37,7 @@ fn converter() -> MutexGuard<'static, Converter> {
     CONVERTER.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The reasons for which only this library refuses a schema: no text follows it, the converter
+/// The reasons for which only this library refuses a schema: no text satisfies it, the converter
 /// computes with numbers that overflow, or it would need an unbounded stack.
 const OURS_ALONE: [&str; 6] = [
     "a count behind nothing",
@@ -47,8 +48,8 @@ const OURS_ALONE: [&str; 6] = [
     "LLAMA_SIEVE_JSON_MAX_STEPS",
 ];
 
-/// Returns both grammars of a schema; `None` if both refuse it, or this library does for one of
-/// these reasons.
+/// Returns both grammars of a schema; `None` if both refuse it, or this library does for one of the
+/// reasons in [`OURS_ALONE`].
 ///
 /// # Panics
 /// If only one is refused for any other reason.
@@ -534,8 +535,8 @@ fn patterns_have_the_masks_of_the_converters_grammar() {
     assert!(3 * n_converted > n, "{n_converted} of {n}");
 }
 
-/// Numbers with a point, which the converter rewrites. Only numbers for which it finds the shortest
-/// digits: for about one in 700 others it writes a digit too many.
+/// Numbers that the converter rewrites in decimal notation. Only numbers for which it finds the
+/// shortest digits are compared: for about one in 700 of all others it writes a digit too many.
 #[test]
 fn constants_have_the_masks_of_the_converters_grammar() {
     let mut rng = fresh_rng("constants for llama.cpp");

@@ -26,8 +26,8 @@ fn lines() -> impl Iterator<Item = (String, String)> {
     })
 }
 
-/// Returns the number of bytes of the text that are accepted, plus one if it may end there, since
-/// the end is a token.
+/// Returns the number of bytes of the text that are accepted, plus one if the text may end there,
+/// since the end is a token.
 fn accepted(grammar: &Grammar, text: &str) -> usize {
     let tokens: Vec<Token> = text.bytes().map(Token::from).chain([0]).collect();
     grammar.slot().accepts(&tokens)
@@ -159,8 +159,9 @@ fn written_out(pattern: &str) -> String {
     written
 }
 
-/// Changes a schema to one with the same texts, or more, that the validator can judge: patterns are
-/// written out, and multiples of fractions, which the validator divides in binary, are left out.
+/// Changes a schema to one that the validator can judge, with the same texts or more: patterns are
+/// written out, and `multipleOf` with a fraction, which the validator checks in binary, is left
+/// out.
 fn for_the_validator(schema: &mut Value) {
     match schema {
         Value::Object(members) => {
@@ -201,8 +202,8 @@ fn drawn_texts() {
         .filter_map(|(kind, text)| (kind == "schema").then_some(text))
         .collect();
     let (mut n_used, mut n_drawn, mut n_long, mut wrong) = (0, 0, 0, Vec::new());
-    // Every 37th schema, again and again, since neighbours are similar. 37 does not divide their
-    // number, so each comes once.
+    // Every 37th schema, again and again, since adjacent schemas are similar. 37 does not divide
+    // their number, so each comes once.
     for i in 0..schemas.len() {
         if n_used == n_schemas {
             break;

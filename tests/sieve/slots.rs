@@ -264,7 +264,8 @@ fn logits_at(position: u64) -> Vec<f32> {
     logits
 }
 
-/// Samples and accepts the tokens of some positions, with loops among them. Returns the tokens.
+/// Samples the tokens at `positions`, and accepts them or, at some positions, a token that loops.
+/// Returns the tokens.
 fn text(sieve: &Handled, positions: std::ops::Range<u64>) -> Vec<i32> {
     let token = |position: u64| {
         let token = sieve.sample(&logits_at(position));
@@ -456,8 +457,8 @@ fn what_is_wrong_is_refused_by_name() {
         .expect("one that is off");
 }
 
-/// The state of a sampler that remembers something which no state can hold is not saved, but a
-/// clone continues.
+/// A sieve is not saved if a sampler remembers more than a state can hold. Its clone continues all
+/// the same.
 #[test]
 fn a_grammar_in_a_slot_is_cloned_and_not_saved() {
     let schema = c"{\"enum\": [\"the LORD\", \"he was\"]}";

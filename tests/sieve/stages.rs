@@ -289,7 +289,7 @@ fn logits_at(position: i32) -> Vec<f32> {
     (0..300).map(|_| 2.0 * rng.normal()).collect()
 }
 
-/// Samples and accepts the tokens of some positions. Returns the tokens.
+/// Samples and accepts the tokens at `positions`. Returns the tokens.
 fn text(sieve: &mut Sieve, positions: std::ops::Range<i32>) -> Vec<i32> {
     let token = |position| {
         let token = sieve.sample(&logits_at(position)).expect("a candidate");
@@ -560,7 +560,7 @@ fn a_state_that_a_window_does_not_hold_is_refused() {
     }
 }
 
-/// The reported counts are those after the stage of that name, wherever it is in the order.
+/// Each reported count is the one after the stage in its name, wherever that stage is in the order.
 #[test]
 fn counts_follow_the_stages() {
     let mut sieve = with_stages(
@@ -765,7 +765,8 @@ fn a_logit_is_adjusted_as_the_stages_see_it() {
     assert_eq!(sieve.adjusted(3, 2.2), 2.2 / 1.1);
 }
 
-/// A temperature of 0 bans all tokens but the largest, which XTC with a threshold of 0 removes.
+/// A temperature of 0 bans all tokens except the one with the largest logit, which XTC with a
+/// threshold of 0 removes.
 #[test]
 fn a_banned_token_that_the_stages_leave_is_none() {
     let params = Params {

@@ -57,7 +57,7 @@ pub fn seal(bytes: &mut [u8]) {
 const PARAMS: usize = 72;
 const SUM: usize = 8;
 
-/// Returns a state without biases, without its parameters and checksum.
+/// Returns the part of a state, which has no biases, before its parameters and checksum.
 fn without_params(bytes: &[u8]) -> &[u8] {
     &bytes[..bytes.len() - PARAMS - SUM]
 }
@@ -320,8 +320,8 @@ fn a_state_of_a_long_window_is_read() {
     assert!(saved(&second) == bytes);
 }
 
-/// A state contains the number of draws before it, and anybody can write one with a valid checksum.
-/// Repeating the largest number of draws would never end.
+/// A state of version 1 contains the number of draws before it, and anyone can write one with a
+/// valid checksum. Repeating the largest possible number of draws would never end.
 #[test]
 fn no_state_takes_long() {
     let bytes = saved(&sieve(RngKind::Mt19937, 20));

@@ -92,7 +92,7 @@ impl Array {
         chosen.is_some_and(|c| c.logit.is_nan() || c.logit == f32::NEG_INFINITY)
     }
 
-    /// Returns the candidates as this library has them.
+    /// Returns the candidates in this library's type.
     pub fn tokens(&self) -> Vec<TokenData> {
         let token = |c: &llama_token_data| TokenData {
             id: c.id,
@@ -102,7 +102,7 @@ impl Array {
         self.data.iter().map(token).collect()
     }
 
-    /// Returns an array with these candidates, and otherwise like this one.
+    /// Returns an array with `candidates`, and with the other fields of this array.
     pub fn with(&self, candidates: &[TokenData]) -> Self {
         let data = candidates.iter().map(|c| llama_token_data {
             id: c.id,

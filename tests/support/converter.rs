@@ -75,7 +75,7 @@ pub struct Converter {
 fn started(program: &Path) -> (Child, ChildStdin, BufReader<ChildStdout>) {
     let mut command = Command::new(program);
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
-    // It prints notes there about patterns that it does not support.
+    // The converter prints notes to stderr about patterns that it does not support.
     let mut process = command.stderr(Stdio::null()).spawn().expect("it starts");
     let input = process.stdin.take().expect("a pipe");
     let output = BufReader::new(process.stdout.take().expect("a pipe"));
@@ -97,7 +97,8 @@ impl Converter {
         }
     }
 
-    /// Returns the grammar of a schema, which may not be UTF-8, or the reason why it is refused.
+    /// Returns the grammar of a schema, whose bytes need not be UTF-8, or the reason why the schema
+    /// is refused.
     pub fn convert(&mut self, schema: &str) -> Result<Vec<u8>, String> {
         let answer = self.answer(schema);
         answer.unwrap_or_else(|error| {

@@ -39,7 +39,7 @@ const ORDINARY: Member = Member {
 };
 
 impl Member {
-    /// Returns the row with this name, which there must be.
+    /// Returns the row named `name`, which must be in the table.
     pub fn named(name: &str) -> &'static Self {
         let row = FAMILY.iter().find(|member| member.name == name);
         row.expect("the table has every sampler")

@@ -34,14 +34,15 @@ pub fn loader(name: &str, with: impl FnOnce(Build) -> Build) -> PathBuf {
     built(with(Build::new(name, "c-tests/loading/loader.c")))
 }
 
-/// Compiles the program so that another of its threads is loading [a library](waiting) until it
-/// ends.
+/// Compiles the program so that another of its threads is loading [a library](waiting) until the
+/// program ends.
 pub fn beside(name: &str, program: Build) -> PathBuf {
     let object = object(&format!("{name}_beside"), "c-tests/loading/beside.c");
     built(program.flag(object).flag("-pthread").flag("-rdynamic"))
 }
 
-/// Returns the environment variable and the value by which such a program finds the library.
+/// Returns the environment variable, and its value, by which a program made by [`beside`] finds the
+/// library.
 pub fn waiting(name: &str) -> (&'static str, String) {
     let library = Build::new(name, "c-tests/loading/beside.c").flag("-DAS_LIBRARY");
     let library = built(library.flag("-shared").flag("-fPIC"));

@@ -119,7 +119,8 @@ impl HostSampler {
         unsafe { sys::llama_sampler_copy(src.0, self.0) };
     }
 
-    /// Samples from these logits as `sample` does. Also returns the array that the chain left.
+    /// Applies this chain to the logits, rounded to `grid`, and accepts the selected token. Returns
+    /// that token, and the array that the chain left.
     pub fn sample_from(&self, logits: &[f32], grid: Grid) -> (i32, Array) {
         let mut array = Array::of_logits(logits.iter().map(|&logit| grid.round(logit)));
         self.apply(&mut array);
@@ -233,7 +234,7 @@ static RUN_SEED: LazyLock<u64> = LazyLock::new(|| {
     seed as u64
 });
 
-/// Returns a generator for the test `name`, which differs in each run.
+/// Returns a generator for the test `name`, whose numbers differ from run to run.
 pub fn fresh_rng(name: &str) -> Rng {
     let mix = |seed: u64, byte: u8| (seed ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3);
     Rng(name.bytes().fold(*RUN_SEED, mix))

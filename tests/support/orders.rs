@@ -120,7 +120,7 @@ pub fn bulk(n: usize, rng: &mut Rng) -> Vec<f32> {
     (0..n).map(|_| (normal(rng) * 2.4 - 1.5) as f32).collect()
 }
 
-/// Adds logits that stand out: 60 tokens that decay from 17 to 9.
+/// Adds logits that stand out: 60 of them, which fall from 17 to 9.
 pub fn peaks(mut logits: Vec<f32>, rng: &mut Rng) -> Vec<f32> {
     for i in 0..60.min(logits.len()) {
         let at = rng.below(logits.len());

@@ -11,7 +11,7 @@ pub struct Schema {
 }
 
 impl Schema {
-    /// Returns the schema in this file of the repository.
+    /// Returns the schema in `file`, a path in the repository.
     pub fn of(file: &str) -> Self {
         let path = format!("{}/{file}", env!("CARGO_MANIFEST_DIR"));
         let mut schemas = Schemas::new();
@@ -22,7 +22,7 @@ impl Schema {
         }
     }
 
-    /// Returns the reason why the value is not valid.
+    /// Returns the reason why the value is not valid; `None` if it is.
     pub fn fault(&self, value: &Value) -> Option<String> {
         let valid = self.schemas.validate(value, self.index);
         valid.err().map(|error| format!("{error:#}"))

@@ -84,7 +84,8 @@ impl Span {
         }
     }
 
-    /// Begins the span with this path. Returns false if there is none.
+    /// Begins the span with the path `path`. Returns false, with nothing changed, if no descriptor
+    /// has that path.
     pub fn activate(&mut self, path: &str) -> bool {
         let Some(index) = self.descriptors.iter().position(|d| d.path == path) else {
             return false;
@@ -106,7 +107,8 @@ impl Span {
         &self.descriptors[self.active].leaves
     }
 
-    /// Returns the name of the value `prefix`, the smallest if it has several.
+    /// Returns the name of the value whose tokens are `prefix`, the smallest if it has several;
+    /// `None` if that is no value.
     fn name(&self, prefix: &[i32]) -> Option<String> {
         let names = self.leaves().iter().filter(|(_, tokens)| tokens == prefix);
         names.map(|(name, _)| name.clone()).min()

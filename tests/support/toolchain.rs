@@ -82,7 +82,7 @@ pub fn preload_library() -> &'static Path {
 }
 
 /// Returns the path of an example in Rust. `cargo test` builds it, but a run of a single test
-/// program does not.
+/// program does not: then reports that `test` is skipped, and returns `None`.
 pub fn rust_example(name: &str, test: &str) -> Option<PathBuf> {
     let executable = std::env::current_exe().expect("a test knows its path");
     let profile = executable
@@ -222,6 +222,8 @@ impl Build {
         self
     }
 
+    /// Compiles and links the program.
+    ///
     /// # Panics
     /// If the compiler or the linker reports an error.
     pub fn build(mut self) -> Program {
@@ -361,7 +363,7 @@ pub fn compile_common(source: &Path, flags: &[&str], object: &Path) {
     succeed(compile.arg(source).arg("-o").arg(object));
 }
 
-/// Checks that a program has ended with this code, and printed these words.
+/// Checks that a program has ended with the exit code `code`, and has printed `words`.
 pub fn assert_ended(output: &Output, code: i32, words: &str, options: &dyn Debug) {
     let text = said(output);
     assert_eq!(output.status.code(), Some(code), "{options:?}: {text}");

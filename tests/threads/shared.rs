@@ -60,7 +60,8 @@ fn pairs() -> Vec<[HostSampler; 2]> {
     ]
 }
 
-/// Returns a chain of all of them, and one of what must leave the same.
+/// Returns a chain of the samplers of all pairs, and a chain of their counterparts, which must
+/// leave the same candidates.
 fn chains() -> [HostSampler; 2] {
     let (ours, theirs): (Vec<_>, Vec<_>) = pairs().into_iter().map(<(_, _)>::from).unzip();
     [ours, theirs].map(chain)

@@ -41,8 +41,8 @@ fn array() -> Array {
     Array::of_logits((0..2 * PAYLOADS).map(|i| (i % 7) as f32))
 }
 
-/// The least number of constraints that a thread sets, so that all threads set most payloads, more
-/// than the cache holds, on a slow machine as well.
+/// The minimum number of constraints that a thread sets, so that all threads set most payloads,
+/// more than the cache holds, on a slow machine as well.
 const LEAST: usize = 10;
 
 /// Threads that share nothing but the cache: each sees its own constraint, exactly.
@@ -128,7 +128,8 @@ fn a_slot_is_set_by_handle_while_a_token_is_being_sampled() {
         .collect();
     let seconds = number_from_env("LLAMA_SIEVE_TEST_SECONDS", 1) as u64;
     let end = Instant::now() + Duration::from_secs(seconds);
-    // A setter may have got no processor by the end; none sets anything in ten minutes if it fails.
+    // On a busy machine, no setter may have run by the end. The loop then waits for one, for at
+    // most ten minutes.
     let latest = end + Duration::from_secs(600);
     let mut constrained = 0;
     while Instant::now() < end || (constrained == 0 && Instant::now() < latest) {

@@ -308,7 +308,8 @@ fn a_full_disk_ends_the_record_and_nothing_else() {
     assert!((2..30).contains(&lines.len()), "{}", lines.len());
 }
 
-/// Runs `body` in a forked process, which must end successfully in time.
+/// Runs `body` in a forked process, which must end successfully within 300 seconds. Returns its
+/// process id.
 fn forked(body: impl FnOnce()) -> u32 {
     // SAFETY: the child runs only `body`, and ends without running the parent's cleanup.
     unsafe {

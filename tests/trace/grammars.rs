@@ -1,5 +1,5 @@
-//! The record of a grammar: what it expected, what it forced, and where it waited for its trigger.
-//! If texts are left out, so are the expected and the forced ones.
+//! Tests the record of a grammar in a trace: what it expected, what it forced, and where it waited
+//! for its trigger. If texts are left out, so are the expected and the forced ones.
 
 use llama_sieve::ffi::chain::llama_sieve_chain_sample;
 use llama_sieve::ffi::grammar::between::llama_sieve_grammar_forced;
@@ -38,7 +38,7 @@ fn lazy(model: &Model, trigger: i32) -> *mut llama_sampler {
     }
 }
 
-/// Returns the token with this text.
+/// Returns the token whose text is `text`.
 fn token_of(model: &Model, text: &[u8]) -> i32 {
     let mut all = 0..model.n_vocab() as i32;
     let found = all.find(|&token| model.piece(token) == text);
@@ -135,7 +135,8 @@ const SCHEMA: &std::ffi::CStr = cr#"{
     "additionalProperties": false
 }"#;
 
-/// Returns a bias that makes a token likely: half a character, after which there are few others.
+/// Returns a bias that makes `token` likely. It is used with half a character, after which few
+/// tokens are allowed.
 fn likely(model: &Model, token: i32) -> HostSampler {
     let bias = llama_logit_bias { token, bias: 9.0 };
     let n_vocab = model.n_vocab() as i32;
@@ -193,7 +194,7 @@ fn the_only_continuation_of_a_grammar_is_told() {
                 assert!(told.is_null(), "{line}");
                 continue;
             }
-            // Where it is cut off it is ASCII, so that no character is cut.
+            // The bytes at the cut are ASCII, so that no character is cut.
             let first = &must[..must.len().min(64)];
             assert_eq!(bytes_of(told), first, "{line}");
             assert_eq!(told["n"], first.len());

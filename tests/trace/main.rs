@@ -1,5 +1,5 @@
-//! Tests traces: the lines follow the schema, tokens are the same with and without a trace, and the
-//! trace reports for each candidate what llama.cpp's own samplers do with it.
+//! Tests traces: the lines satisfy the schema, tokens are the same with and without a trace, and
+//! the trace reports for each candidate what llama.cpp's own samplers do with it.
 
 mod batched;
 mod checked;

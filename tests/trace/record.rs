@@ -27,7 +27,7 @@ impl Lines {
         lines
     }
 
-    /// Ends the trace. Returns its lines, which follow the schema.
+    /// Ends the trace. Returns its lines, after checking them against the schema.
     pub fn end(self) -> Vec<Value> {
         trace::stop();
         let lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);

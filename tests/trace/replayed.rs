@@ -111,8 +111,8 @@ fn near(found: &Value, expected: f64) -> bool {
 }
 
 /// Returns the candidates before the first and after each of the built-ins, with the name of each,
-/// and the array at the end; `None` if a built-in gets or makes something on which built-ins are
-/// undefined.
+/// and the array at the end; `None` if the array of a built-in is empty or contains NaN, for which
+/// built-ins are undefined, or if no candidate is selected.
 fn by_built_ins(chains: &Chains, mut array: Array) -> Option<(Vec<(String, Left)>, Array)> {
     let mut all = vec![(String::new(), left(&array))];
     for i in 0..chains.len {
@@ -131,13 +131,14 @@ fn by_built_ins(chains: &Chains, mut array: Array) -> Option<(Vec<(String, Left)
     Some((all, array))
 }
 
-/// Returns the selected token.
+/// Returns the selected token; `None` if no candidate is selected.
 fn chosen(array: &Array) -> Option<i32> {
     let selected = usize::try_from(array.selected).ok()?;
     Some(array.data.get(selected)?.id)
 }
 
-/// Compares a line with the built-ins. Stages that are switched off may be missing in it.
+/// Compares a line with the built-ins. Stages that are switched off may be missing in it. Returns
+/// the number of listed candidates that a stage has removed.
 fn compare(line: &Value, all: &[(String, Left)], logits: &[f32]) -> Result<usize, String> {
     let stages = line["stages"].as_array().ok_or("no stages")?;
     let mut kept = vec![0];
@@ -269,7 +270,8 @@ fn each_candidate_is_removed_by_the_stage_that_a_naive_replay_names() {
     });
 }
 
-/// Applies the chain to an array as a host does, with a trace.
+/// Applies the chain to an array as a host does, with a trace. Returns false if that was left to
+/// the host.
 fn record(chain: &HostSampler, array: &mut Array) -> bool {
     let mut raw = llama_token_data_array {
         data: array.data.as_mut_ptr().cast(),
@@ -380,7 +382,7 @@ fn a_token_that_is_refused_is_replaced() {
     assert_eq!(found, expected);
 }
 
-/// The function does nothing and leaves the work to the host.
+/// `record` does nothing, and leaves the work to the host.
 #[test]
 fn what_is_no_array_of_a_vocabulary_is_left_to_the_host() {
     let _alone = alone();

@@ -249,7 +249,7 @@ fn choices(model: &Model) -> Leaves {
     names.map(leaf).into()
 }
 
-/// Returns some of the first nine filters in random order, and then dist.
+/// Returns a temperature of 2, up to four random samplers, and then dist.
 fn random_tail(rng: &mut Rng, n_vocab: i32) -> Vec<HostSampler> {
     let mut tail = vec![HostSampler::new(llama_sieve_init_temp(2.0))];
     for _ in 0..rng.below(5) {
