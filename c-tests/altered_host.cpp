@@ -1,5 +1,6 @@
-// A libllama with one sampler that differs from the current one, either as in some other build or
-// as little as possible. All other functions are those of the libllama that it is linked with.
+// A libllama in which a macro replaces one sampler by one that differs from today's: either as in
+// some other build, or as little as possible. All other functions are those of the libllama that it
+// is linked with.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -116,7 +117,7 @@ llama_sampler * llama_sampler_init_greedy() {
     return nullptr;
 }
 #elif defined(BARE_GREEDY)
-// As in builds whose greedy sampler had neither a clone function nor a state.
+// Makes a greedy sampler without a clone function and without a state, as in some builds.
 llama_sampler * llama_sampler_init_greedy() {
     iface.name  = [](const llama_sampler *) { return "greedy"; };
     iface.apply = [](llama_sampler *, llama_token_data_array * array) {

@@ -174,7 +174,8 @@ static void null_for_every_pointer(void) {
     }
 }
 
-/* Uses a sampler after its context was freed, as by a host that calls the vtable directly. */
+/* Uses a sampler after its context was freed, as a host can that calls the vtable's functions
+ * itself. */
 static void used_after_its_free(void) {
     for (int i = 0; i < N_SAMPLERS; i++) {
         struct llama_sampler * smpl = make(i);

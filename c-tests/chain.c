@@ -8,7 +8,7 @@
 
 enum { N_MEMBERS = 6, N_STEPS = 200, N_TOP_K = 1 };
 
-/* Member i of the chain, ours or the built-in. */
+/* Returns member i of the chain: ours, or the built-in. */
 static struct llama_sampler * member(int i, bool ours, int32_t n_vocab, uint32_t seed) {
     switch (i) {
         case 0:

@@ -1,4 +1,4 @@
-/* Makes every constraint, and every sampler that remembers tokens or draws, and samples with it,
+/* Makes every constraint, and every sampler that remembers tokens or draws, and samples with each,
  * under a filter that ends the process at any unneeded system call, such as getrandom. The first
  * argument is a model. */
 #include "check.h"
@@ -9,7 +9,7 @@
 
 static const struct llama_vocab * vocab;
 
-/* Samples two tokens with a chain of `sampler` and a draw with its own seed. */
+/* Samples two tokens with a chain of `sampler` and a dist with a random seed. */
 static void sample(const char * name, struct llama_sampler * sampler) {
     check_subject = name;
     CHECK(sampler != NULL && strcmp(llama_sieve_last_error(), "") == 0);

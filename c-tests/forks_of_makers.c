@@ -21,7 +21,8 @@ static int32_t n_vocab;
 
 static atomic_bool at_work = true;
 
-/* Each thread uses texts with its own number, so that caches contain them only sometimes. */
+/* In the functions below, the texts vary with `number`, so that caches contain them only
+ * sometimes. */
 
 static void sample_with(struct llama_sampler * constraint) {
     CHECK(constraint != NULL);

@@ -10,7 +10,8 @@
 #include "check.h"
 #include "vocabulary.h"
 
-/* The constructor with words is deprecated, and still called. */
+/* llama_sieve_init_grammar_lazy, whose triggers are words, is deprecated. It is tested all the
+ * same. */
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 
 static const char * const TEXT = "root ::= [a-z]* \"}\"";
@@ -22,7 +23,7 @@ static void count(int level, const char * text, void * user) {
     *(int *) user += level == LLAMA_SIEVE_LOG_ERROR;
 }
 
-/* Returns a token with this text. */
+/* Returns the token whose text is `text`. Ends the program if there is none. */
 static llama_token token_of(const char * text) {
     char piece[64];
     for (llama_token token = 0; token < n_tokens; token++) {

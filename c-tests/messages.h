@@ -11,7 +11,7 @@
 
 #include "llama_sieve.h"
 
-/* Returns true if the last error contains these words; otherwise prints it. */
+/* Returns true if the last error contains `words`; otherwise prints it, and returns false. */
 static inline bool says(const char * words) {
     const char * error = llama_sieve_last_error();
     if (strstr(error, words) != NULL) {

@@ -1,6 +1,6 @@
 // Attaches llama-sieve to its own process. The libraries that use llama.cpp are loaded with
-// RTLD_LOCAL. Without -DLINKED the program itself is not linked with llama.cpp and knows only how a
-// sampler is laid out.
+// RTLD_LOCAL. Without -DLINKED the program itself is not linked with llama.cpp, and uses only the
+// layout of a sampler.
 //
 //   attach MODE LIBLLAMA_SIEVE MODEL MODULE MODULE
 #include <dlfcn.h>
@@ -194,8 +194,8 @@ std::string access_of(const void * address) {
 
 #endif
 
-// Attaches and detaches, with chains made before, between and after, a library that is loaded
-// later, and a child process.
+// Attaches and detaches: with chains that are made before, between and after, with a library that
+// is loaded later, and in a child process.
 void turns(const sieve & ours, const char * model, const char * first, const char * second) {
     CHECK(ours.detach() == 0 && ours.error()[0] == '\0');
     CHECK(ours.attach(0) == LLAMA_SIEVE_ERROR_NO_HOST);
@@ -329,7 +329,7 @@ void others(const sieve & ours, const char * model, const char * path) {
     CHECK(ours.detach() == gone && *slot == other);
 }
 
-// Threads make chains and sample with them all the time.
+// Attaches and detaches while threads make chains and sample with them.
 void threads(const sieve & ours, const char * model, const char * path) {
     const module a(path);
     a.open(model);

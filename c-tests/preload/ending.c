@@ -1,5 +1,6 @@
-// A library that says when it begins and ends, and frees a model at its end, as static objects of
-// C++ do. With -DAS_PROGRAM, the program that is linked with it.
+// A library that prints a line when it is initialised and when it is finalised. It frees a model
+// while it is finalised, as destructors of static C++ objects do. With -DAS_PROGRAM, the program
+// that is linked with that library.
 #include <stddef.h>
 #include <stdio.h>
 

@@ -194,7 +194,7 @@ void apply_to_equals(llama_sampler * chain) {
     }
 }
 
-// Returns true if a member of the chain is of this kind, even if it is disabled.
+// Returns true if a member of the chain is of the kind `kind`, even if it is disabled.
 bool has(llama_sampler * chain, const char * kind) {
     for (int i = 0; i < llama_sampler_chain_n(chain); i++) {
         const char * name = llama_sampler_name(llama_sampler_chain_get(chain, i));

@@ -227,7 +227,8 @@ fn the_runner_in_node() {
     assert!(text.contains("pass 7") && text.contains("fail 0"), "{text}");
 }
 
-/// The runner's types are right, and a host that calls it with wrong types is refused.
+/// The runner's types are right, and the TypeScript compiler rejects a host that calls it with
+/// wrong types.
 #[test]
 fn the_types_of_the_runner() {
     if node_folder().is_none() {

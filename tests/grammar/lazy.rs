@@ -26,7 +26,7 @@ pub struct Wait {
 }
 
 impl Wait {
-    /// True if the built-in finds quickly what matches in this text.
+    /// True if the built-in quickly finds what matches in `text`.
     fn is_short(&self, text: &[u8]) -> bool {
         let is_short = |pattern: &Vec<u8>| {
             let triggers = Triggers::new(&[pattern]).expect("it was read before");

@@ -215,8 +215,7 @@ impl Stacks {
         }
     }
 
-    /// True if the built-in can find out, without too much work, which of these texts are allowed
-    /// now.
+    /// True if the built-in can find out, without too much work, which of `pieces` are allowed now.
     pub fn may_apply(&self, pieces: &[Vec<u8>]) -> bool {
         let mut known = HashMap::new();
         let mut left = MOST;

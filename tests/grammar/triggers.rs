@@ -89,7 +89,7 @@ pub const STEPS: usize = 20_000;
 /// immediately that nothing matches, the built-in may try everything.
 const LOOKS: usize = 200_000;
 
-/// True if the built-in finishes its search in this text quickly.
+/// True if the built-in quickly finishes its search in `text`.
 pub fn ends_soon(regex: &StdRegex, text: &[u8]) -> bool {
     regex.ends(text, true, LOOKS) && regex.ends(text, false, LOOKS)
 }

@@ -35,7 +35,7 @@ pub fn objects() -> &'static [PathBuf] {
     })
 }
 
-/// Compiles a source of the common library with these flags.
+/// Compiles the source `name` of the common library with `flags`.
 fn compile(name: &str, flags: &[&str], object: &Path) {
     let source = paths::source_dir().join("common").join(name);
     let flags = [&["-O1", "-fPIC", "-pthread"], flags].concat();
@@ -68,7 +68,7 @@ pub fn program() -> &'static Path {
     })
 }
 
-/// Returns a program that is linked with this common library.
+/// Returns a program that is linked with the common library `library`.
 pub fn sampling_with(name: &str, program: &str, library: &Path) -> Build {
     let folder = library.parent().expect("it is in a folder");
     Build::new(name, &source(program))

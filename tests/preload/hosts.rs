@@ -22,7 +22,8 @@ fn it_exports_the_committed_list() {
     for sampler in SAMPLERS {
         assert!(exported.contains(&constructor(sampler)), "{sampler}");
     }
-    // A program's own copy of llama-sieve must not find this one.
+    // The dynamic linker must not bind a program's own copy of llama-sieve to the preload library,
+    // so no name is exported by both.
     let ours = std::fs::read_to_string(root().join("tests/exports.txt"));
     let ours = ours.expect("the list is there");
     assert!(!exported.iter().any(|name| ours.lines().any(|n| n == name)));

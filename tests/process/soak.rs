@@ -23,7 +23,7 @@ use vendor_llama_cpp::{Context, Model, sys};
 
 const THREADS: u64 = 8;
 const N_CTX: u32 = 192;
-/// The number of chains that a thread makes if no length is set.
+/// The number of chains that a thread makes if no duration is set.
 const CHAINS: usize = 20;
 /// The shortest run whose memory is checked: a shorter one ends while its allocators still warm up.
 const JUDGED_FROM: Duration = Duration::from_secs(120);

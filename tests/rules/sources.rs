@@ -246,9 +246,9 @@ fn modules_in_which(holds: fn(&str) -> bool, may: &[&str]) -> Vec<String> {
     named.collect()
 }
 
-/// The modules that may use other locks than those of `llama_sieve_kernels::sync`: that module
-/// itself, a program, which is alone in its process, and locks that are only tried and never waited
-/// for.
+/// The modules that may use locks other than those of `llama_sieve_kernels::sync`: that module
+/// itself, one of a program that is alone in its process, and two whose locks are only tried and
+/// never waited for.
 const WITH_LOCKS: [&str; 4] = [
     "cli/src/probe.rs",
     "crates/kernels/src/sync.rs",

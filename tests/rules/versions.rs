@@ -1,5 +1,5 @@
 //! Checks that all places with a hand-written version agree with Cargo.toml, and that `ci/version`
-//! knows them.
+//! changes them all.
 
 use std::path::Path;
 

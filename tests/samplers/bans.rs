@@ -231,9 +231,9 @@ fn no_banned_text_appears_and_nothing_else_is_banned() {
     }
 }
 
-/// Generates with 40 banned regular expressions, some of which have begun to match at most tokens.
-/// The crate `regex` must find none of them in the text, and at some tokens exactly the masked
-/// tokens must complete a match.
+/// Generates with 40 banned regular expressions, of which some have often begun to match. The crate
+/// `regex` must find none of them in the text, and at some tokens exactly the masked tokens must
+/// complete a match.
 fn generate_with_patterns(vocabulary: &Vocabulary, n_tokens: usize, folds: bool, rng: &mut Rng) {
     let mut texts = vec![
         "e[^a-z]*t.e",

@@ -443,7 +443,8 @@ fn those_that_are_switched_off_do_nothing() {
     }
 }
 
-/// Returns one of these samplers with random parameters of any kind.
+/// Returns a sampler that llama.cpp never had, and its name with its parameters, which are random
+/// and may be unusual.
 fn any_sampler(rng: &mut Rng) -> (String, HostSampler) {
     let p = rng.pick(&[3e-4, 0.02, 1e-9, 1.5, 0.3]);
     match rng.below(9) {

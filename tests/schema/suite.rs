@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use crate::{accepts, grammar, tree};
 
-/// Cases that differ from the suite, by the file and the beginnings of their descriptions.
+/// Cases that differ from the suite: the file, the beginning of the description, and the reason.
 const LISTED: [(&str, &str, &str); 2] = [
     ("format.json", "", "formats are enforced: users expect it"),
     (
