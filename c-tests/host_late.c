@@ -16,7 +16,7 @@ static void count_message(int level, const char * text, void * user) {
     n_messages++;
 }
 
-/* Calls all nine constructors, since each must look for the host. */
+/* Calls nine constructors, each of which must look for the host. */
 static void check_that_none_is_made(void) {
     CHECK(llama_sieve_init_greedy() == NULL);
     CHECK(llama_sieve_init_dist(42) == NULL);

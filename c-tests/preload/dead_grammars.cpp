@@ -67,7 +67,7 @@ struct state {
 };
 
 std::vector<state> states() {
-    // After p there are 360,000 stacks.
+    // Where p begins, there are 360,000 stacks.
     const std::string beyond = "root ::= \"a\" | \"b\" \"c\" p\n" +
                                alternatives("p", 600, "q \"", "\"") +
                                alternatives("q", 600, "\"c", "\"");

@@ -38,7 +38,8 @@ fn a_program_says_the_same_while_it_is_recorded() {
     let is = |kind: &'static str| move |line: &&Value| line["kind"] == kind;
     assert_eq!(lines.iter().filter(is("start")).count(), 1);
     let tokens: Vec<&Value> = lines.iter().filter(is("token")).collect();
-    // 40 texts of 40 tokens. The host has chosen the first token of each text, and one in 256.
+    // 40 texts of 40 tokens. The host has chosen the first token of each text, and one in 256 of
+    // the others.
     assert!(tokens.len() > 1400, "{}", tokens.len());
     // The tokens that one chain has chosen without interruption occur in the generated text.
     let text_of = |sequence: &Value| {

@@ -3,9 +3,10 @@
 //! same logits, some of which are rounded as those of a model in half precision are.
 //!
 //! At every token both sides must leave the same candidates and choose the same token, which a
-//! naive model of the constraint must allow. At the end memory must be flat. Each thread makes 20
-//! chains, the same on every machine; LLAMA_SIEVE_SOAK_SECONDS sets a duration instead. From two
-//! minutes on, the resident set after the first minute and at the end must lie within 2 %.
+//! naive model of the constraint must allow. Each thread makes 20 chains, unless
+//! LLAMA_SIEVE_SOAK_SECONDS sets a duration. In a run of two minutes or more, the resident set must
+//! grow by less than 2 % after the first tenth of the run, or after the first minute in a run of
+//! more than ten.
 
 use std::ffi::c_char;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
