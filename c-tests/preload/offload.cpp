@@ -375,8 +375,9 @@ void transactions() {
 } // namespace
 
 int main(int argc, char ** argv) {
-    // A second argument leaves out the tests that copy the state of chains: where built-ins have
-    // replaced samplers of the library, the host's own copying needs the same ones on both sides.
+    // A second argument leaves out the tests that copy the state of chains. Where built-ins have
+    // replaced samplers of the library, the host's own function can copy only between chains with
+    // the same replacements.
     if (argc != 2 && argc != 3) {
         return 1;
     }

@@ -67,8 +67,7 @@ fn a_library_that_is_no_llama_cpp_is_answered() {
     assert!(code == 2 && err.contains("llama_sampler_init"), "{err}");
 }
 
-/// A library whose initialiser ends the process, prints a lot, or never returns does not stop the
-/// command.
+/// A library whose initialiser prints a lot and then ends the process does not stop the command.
 #[test]
 fn a_library_that_ends_its_process_is_answered() {
     let folder = empty_folder("cli_ending");

@@ -383,7 +383,7 @@ pub fn random_loops(n: usize, rng: &mut Rng) {
         if rng.chance(0.5) {
             source.extend_from_slice(b"<");
         }
-        // It refers to a group that does not exist.
+        // The pattern refers to a group that does not exist.
         if StdRegex::new(&source).is_none() {
             assert!(Triggers::new(&[&source]).is_err(), "{}", shown(&source));
             continue;
@@ -643,7 +643,7 @@ pub fn budgets() {
     let (found, one) = used(1, &read(1), most);
     assert_eq!(found, Ok(None));
     assert!(one > most.left() / 10, "{one}");
-    // Each pattern alone is within the limit.
+    // Each pattern alone is within the limit, and a hundred together are not.
     let (found, hundred) = used(100, &read(100), most);
     assert_eq!(found, Err(Endless));
     assert!(hundred <= most.left(), "{hundred}");

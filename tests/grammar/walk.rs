@@ -105,7 +105,8 @@ pub fn walk(text: &[u8], vocabulary: &Vocabulary, n_steps: usize, rng: &mut Rng)
     Some(n_steps)
 }
 
-/// Returns the stacks that the built-in would have; `None` if there are too many from the start.
+/// Returns the stacks that the built-in would have at the beginning; `None` if there are too many,
+/// or if the text is no grammar.
 pub fn stacks(text: &[u8], vocabulary: &Vocabulary) -> Option<Stacks> {
     Stacks::new(written(text, vocabulary)?)
 }

@@ -138,8 +138,8 @@ fn what_moves_to_another_chain_is_sampled_with_as_what_comes_before_that() {
     }
 }
 
-/// With an unknown build some samplers stay the host's own. That is no obstacle as long as these
-/// are switched off.
+/// With an unknown build some samplers stay the host's own. The library samples with the chain all
+/// the same, as long as these samplers are switched off.
 #[test]
 fn a_server_of_an_unknown_build_is_sampled_for_as_well() {
     let built_in = one_seed(Run::of(program())).said();

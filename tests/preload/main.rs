@@ -1,5 +1,5 @@
-//! Tests the preload library and the drop-in header, and the certificate, which determines the
-//! samplers of a host that may be replaced.
+//! Tests the preload library and the drop-in header, and the certificate, which determines which of
+//! a host's samplers may be replaced.
 #![cfg(target_os = "linux")]
 
 mod certificate;

@@ -34,7 +34,7 @@ const PARAMETERS: [Parameter; 19] = [
     ["size_t", "num_breakers", "n_breakers", "n_breakers"],
     ["int32_t", "n_logit_bias", "n", "n"],
     ["const llama_logit_bias *", "logit_bias", "bias", "bias"],
-    // Everything up to the length of the context, if that is as long.
+    // The size of the context, and a window in which -1 means the whole context.
     ["int32_t", "context_size", "last_n == 32 ? 32 : 512", "0"],
     [
         "int32_t",

@@ -10,9 +10,9 @@ pub fn preloaded(program: &Path) -> Run<'_> {
     Run::of(program).env("LD_PRELOAD", preload_library().display())
 }
 
-/// Returns a run of a program of the vendored llama.cpp under the preload library, with its build
-/// number in the environment. Its version is that of every build between two releases, and nothing
-/// else reveals the build number.
+/// Returns a run of a program with the vendored llama.cpp under the preload library, with
+/// llama.cpp's build number in the environment. Nothing else reveals the number: every build
+/// between two releases has the same version.
 pub fn preloaded_of_known_build(program: &Path) -> Run<'_> {
     preloaded(program).env("LLAMA_SIEVE_HOST", "b11434")
 }

@@ -303,7 +303,7 @@ fn with_budget(run: Run<'_>, mutant: &str, n_tokens: usize, budget: usize) -> Sa
     run.arg(model()).arg(1).arg(n_tokens).arg(budget).said()
 }
 
-/// Includes the case that the budget forces the end of the thoughts, even at once.
+/// Includes the case that the budget forces the end of the reasoning, even at once.
 #[test]
 fn behind_a_budget_as_many_tokens_are_ours_as_without_one() {
     let after = "common_sampler_sample after a budget: ours";
@@ -322,7 +322,7 @@ fn behind_a_budget_as_many_tokens_are_ours_as_without_one() {
 }
 
 /// A sampler with another name, or one that changes candidates all the time, is not recognized as a
-/// budget, and llama.cpp samples everything. Once thoughts are too long, a budget may do anything
+/// budget, and llama.cpp samples everything. Once a budget is used up, its sampler may do anything
 /// that shows on two candidates.
 #[test]
 fn budgets_that_do_otherwise_are_followed_or_left_alone() {

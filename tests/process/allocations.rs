@@ -128,9 +128,9 @@ fn no_other_sampler_allocates_after_warm_up() {
     }
 }
 
-/// A new sampler uses the buffers that other samplers of its thread have left, while these can
-/// still be used. Its first array allocates less than a byte per candidate, where a buffer has
-/// four.
+/// A new sampler uses the buffers that other samplers have left to their thread, even while these
+/// samplers are still in use. Its first array allocates less than a byte per candidate, where a
+/// buffer has four.
 #[test]
 fn buffers_belong_to_the_thread() {
     let _alone = alone();

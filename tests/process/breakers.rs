@@ -44,7 +44,7 @@ impl Vocabulary for Dashes {
     }
 }
 
-/// The memory does not grow with the product of tokens and breakers.
+/// The memory grows with the sum of the breakers and the tokens, not with their product.
 #[test]
 fn breakers_take_memory_as_their_bytes_and_as_the_tokens() {
     let _alone = alone();

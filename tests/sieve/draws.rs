@@ -12,7 +12,7 @@ use llama_sieve::sieve::{Method, Order, Params, RngKind, Sieve};
 const DRAWS: usize = 1_000_000;
 
 /// Returns the number of standard deviations by which the counts differ from the expected ones.
-/// Bins with few expected counts are merged.
+/// Bins with few expected counts are merged, and left out if these are few even together.
 fn deviation(counts: &[usize], p: &[f64], draws: usize) -> f64 {
     let (mut chi_square, mut bins) = (0.0, 0);
     let (mut few, mut few_expected) = (0, 0.0);
