@@ -525,7 +525,7 @@ fn a_slot_counts_where_a_stage_names_it() {
     assert!(sampled(&mut sieve.clone()).1 < plain.1);
     sieve.set_sampler(4, None::<TopA>).expect("a slot");
     assert_eq!(sampled(&mut sieve.clone()), plain);
-    // It begins at the current position.
+    // The sampler forgets the tokens that it has accepted before it was put into the slot.
     let mut breaker = LoopBreaker::new(LoopParams {
         min_tokens: 1,
         ..LoopParams::default()

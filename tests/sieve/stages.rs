@@ -355,7 +355,7 @@ fn a_position_is_replayed_alone() {
     }
 }
 
-/// XTC acts with its probability, and the draw after it is independent of that.
+/// XTC acts as often as its probability says, with every generator.
 #[test]
 fn what_draws_is_told_by_other_numbers() {
     for rng in KINDS {
@@ -679,8 +679,8 @@ fn breakers_are_those_of_the_built_in() {
     assert!(broken > 20, "{broken}: the breakers change nothing");
 }
 
-/// Checks that a stage whose parameters switch it off for a while neither begins again nor loses
-/// accepted tokens.
+/// Checks that a stage whose parameters switch it off for a while does not begin again, even if a
+/// state is loaded meanwhile.
 #[test]
 fn a_stage_that_is_off_for_a_while_goes_on() {
     let off = Stage::Xtc {

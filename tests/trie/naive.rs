@@ -165,8 +165,8 @@ pub fn input(rng: &mut Rng, n_vocab: usize) -> Array {
     shape.array(n_vocab, rng)
 }
 
-/// Bans candidates as a bias or a grammar before the trie does: some or all of the tokens that may
-/// follow get minus infinity. Sometimes also removes some, as another sampler may.
+/// Bans candidates, as a bias or a grammar before the trie would: some or all of the tokens that
+/// may follow get minus infinity. Sometimes also removes candidates, as another sampler would.
 pub fn ban(rng: &mut Rng, naive: &Span, array: &mut Array) {
     let following = naive.following();
     let all = rng.chance(0.5);

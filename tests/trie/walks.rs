@@ -93,7 +93,8 @@ fn random_walks_follow_the_naive_model() {
     }
 }
 
-/// "go" and "go on", after which a full stop (7) or a comma (8) may follow.
+/// Returns a payload with the values "go", "go on" and "stop", and with two terminators: a full
+/// stop (7) and a comma (8).
 fn with_terminators() -> String {
     let mut descriptors = values(&[("go", &[1]), ("go on", &[1, 2]), ("stop", &[3])]);
     descriptors[0].terminators = vec![8, 7, 8];
