@@ -57,7 +57,7 @@ static void stay(int signal_number, siginfo_t * info, void * context) {
     mprotect(page, page_size, PROT_READ | PROT_WRITE);
 }
 
-/* Sorts a million candidates, and keeps one. */
+/* Applies the sampler to a million candidates. */
 static void * apply(void * argument) {
     struct job * job = argument;
     job->smpl->iface->apply(job->smpl, &job->g.array);

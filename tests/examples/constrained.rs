@@ -199,8 +199,9 @@ fn the_record_of_choices() {
     assert_eq!(again(), again());
 }
 
-/// Runs the baseline with the same values, with prompts from a file, and writes to a file. The
-/// tokens that both allow differ only by spellings of a value that the grammar alone allows.
+/// Runs the trie and the baseline, which is the grammar, with the same values and with prompts from
+/// a file, and writes each record to a file. The grammar also allows spellings of a value that the
+/// trie does not.
 #[test]
 fn the_record_of_the_grammar_is_the_baseline() {
     let Some(example) = rust_example("the_record_of_the_grammar_is_the_baseline") else {
