@@ -215,9 +215,9 @@ std::vector<option_set> option_sets() {
     };
 }
 
-// Samples a chain in the graph from its first token on. Then samples a second chain on the CPU,
-// offloads it, detaches it from its context again, and at last samples with a clone of it on the
-// CPU.
+// Samples with a chain in the graph from the first token on. Then samples with a second chain on
+// the CPU, offloads it, detaches it from its context again, and at last samples with a clone of it
+// on the CPU.
 void one_sequence(const option_set & options) {
     context_ptr context = context_for(1, 1);
     sampler_ptr chain   = chain_of(options.samplers());

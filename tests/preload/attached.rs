@@ -141,8 +141,9 @@ fn threads_sample_the_same_meanwhile() {
     }
 }
 
-/// Attaching does not wait for a library whose imports the dynamic linker is filling in. Its
-/// imports are not read-only yet, and the next call finds it.
+/// Attaching does not wait for a library whose imports the dynamic linker is filling in, and leaves
+/// these imports alone, since they are not read-only yet. A call after the library is loaded finds
+/// them.
 #[test]
 fn a_library_that_is_being_filled_in_is_not_touched() {
     let slow = Build::new("attach_slow", &source("attach_slow.c")).flag("-D_GNU_SOURCE");

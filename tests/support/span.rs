@@ -108,7 +108,7 @@ impl Span {
     }
 
     /// Returns the name of the value whose tokens are `prefix`, the smallest if it has several;
-    /// `None` if that is no value.
+    /// `None` if there is no such value.
     fn name(&self, prefix: &[i32]) -> Option<String> {
         let names = self.leaves().iter().filter(|(_, tokens)| tokens == prefix);
         names.map(|(name, _)| name.clone()).min()

@@ -36,7 +36,8 @@ fn samplers_are_made_while_the_host_is_bound_anew() {
                 // binding stays.
                 bound += usize::from(unsafe { llama_sieve_bind_host(handle) } == LLAMA_SIEVE_OK);
             }
-            // Checked last, so that both are bound at least once even if this thread starts late.
+            // Checked last, so that each host is bound at least once even if this thread starts
+            // late.
             if STOP.load(Ordering::Relaxed) {
                 return bound;
             }
