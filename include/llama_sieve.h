@@ -240,14 +240,14 @@ typedef void (*llama_sieve_log_callback)(int level, const char *text, void *user
  Sends log messages to callback with user, from now on and from all threads. NULL restores
  the default, which is stderr.
 
- The callback may call the library. A message that such a call leads to is kept as last error and
- not delivered. The callback must not throw or long-jump. When this function returns, no earlier
- callback is still running, and its user may be freed. So do not call the function while
- holding a lock that the callback takes. Within a callback it returns at once, and earlier
+ The callback may call the library. A message that such a call leads to is kept as the last error
+ and not delivered. The callback must not throw or long-jump. When this function returns, no
+ earlier callback is still running, and its user may be freed. So do not call the function
+ while holding a lock that the callback takes. Within a callback it returns at once, and earlier
  callbacks may run until a later call from outside has returned.
 
  The caller guarantees:
- callback is NULL or a function as described, and user whatever it expects.
+ callback is NULL or a function as described, and user is a pointer that it accepts.
  */
 void llama_sieve_log_set(llama_sieve_log_callback callback, void *user);
 
@@ -266,8 +266,8 @@ void llama_sieve_log_set(llama_sieve_log_callback callback, void *user);
 struct llama_sampler *llama_sieve_init_greedy(void);
 
 /*
- Draws a candidate with its softmax probability, by std::mt19937 with this seed. 0xFFFFFFFF
- (LLAMA_DEFAULT_SEED) means a random seed, which changes at each reset.
+ Draws a candidate by the softmax probabilities, with a std::mt19937 that is seeded with seed.
+ 0xFFFFFFFF (LLAMA_DEFAULT_SEED) means a random seed, which changes at each reset.
  */
 struct llama_sampler *llama_sieve_init_dist(uint32_t seed);
 
@@ -299,7 +299,7 @@ struct llama_sampler *llama_sieve_init_typical(float p, size_t min_keep);
 
 /*
  Divides every logit by the temperature t. If t <= 0, the largest logit stays and all others
- become minus infinity. Disabled: t 1.
+ become minus infinity. Disabled: t == 1.
  */
 struct llama_sampler *llama_sieve_init_temp(float t);
 
@@ -316,8 +316,8 @@ struct llama_sampler *llama_sieve_init_top_n_sigma(float n);
  warnings about tokens outside it, and by the built-in that replaces the sampler in a host's
  graph; 0 if unknown. llama.cpp has changed that built-in's arguments, so it is used only if the
  environment variable LLAMA_SIEVE_HOST names the build; otherwise penalties and the samplers
- after them stay out of the graph. Disabled: last_n <= 0, or repeat 1 with freq and
- present 0.
+ after them stay out of the graph. Disabled: last_n <= 0, or repeat == 1 with freq and
+ present == 0.
  */
 struct llama_sampler *llama_sieve_init_penalties(int32_t n_vocab,
                                                  int32_t last_n,
@@ -326,9 +326,9 @@ struct llama_sampler *llama_sieve_init_penalties(int32_t n_vocab,
                                                  float present);
 
 /*
- Dynamic temperature: divides every logit by a temperature between t - delta and t +
- delta, which rises with the normalised entropy to the power exponent. Plain temperature if
- delta <= 0. Disabled: t 1 and delta <= 0.
+ Dynamic temperature: divides every logit by a temperature, which rises from max(0, t -
+ delta) to t + delta, linearly with the normalised entropy raised to the power exponent.
+ Plain temperature if delta <= 0. Disabled: t == 1 and delta <= 0.
  */
 struct llama_sampler *llama_sieve_init_temp_ext(float t, float delta, float exponent);
 
@@ -341,9 +341,11 @@ struct llama_sampler *llama_sieve_init_temp_ext(float t, float delta, float expo
 struct llama_sampler *llama_sieve_init_xtc(float p, float t, size_t min_keep, uint32_t seed);
 
 /*
- Mirostat 1: selects so that the surprisal of the text stays near tau bits per token, with
- corrections by eta and an estimate from m candidates (Basu et al. 2020, arXiv:2007.14966).
- seed is as for dist. If a parameter is not finite, the largest logit is selected.
+ Mirostat 1: selects so that the surprisal of the text stays near tau bits per token. eta is
+ the learning rate. The exponent of the distribution is estimated from the m most probable
+ candidates, and n_vocab is the size of the vocabulary, which enters the estimate of how many
+ to keep (Basu et al. 2020, arXiv:2007.14966). seed is as for dist. If a parameter is not
+ finite, the largest logit is selected.
  */
 struct llama_sampler *llama_sieve_init_mirostat(int32_t n_vocab,
                                                 uint32_t seed,
@@ -352,9 +354,11 @@ struct llama_sampler *llama_sieve_init_mirostat(int32_t n_vocab,
                                                 int32_t m);
 
 /*
- Mirostat 2: keeps the surprisal near tau, as mirostat 1 does, by a cut at a surprisal that
- follows the error (Basu et al. 2020, arXiv:2007.14966). seed is as for dist. If a parameter is
- not finite, the largest logit is selected.
+ Mirostat 2: keeps the surprisal of the text near tau bits per token, as mirostat 1 does. It
+ removes the candidates whose surprisal is above a limit. After each token it lowers the limit by
+ eta times the error, which is the token's surprisal minus tau (Basu et al. 2020,
+ arXiv:2007.14966). seed is as for dist. If a parameter is not finite, the largest logit is
+ selected.
  */
 struct llama_sampler *llama_sieve_init_mirostat_v2(uint32_t seed, float tau, float eta);
 
@@ -362,15 +366,15 @@ struct llama_sampler *llama_sieve_init_mirostat_v2(uint32_t seed, float tau, flo
 #define LLAMA_SIEVE_DRY_MAX_BREAKERS 4096
 
 /*
- DRY, don't repeat yourself: a token that would continue a repetition of n tokens, with n >=
- allowed_length, loses multiplier * base^(n - allowed_length) (text-generation-webui pull
- request 5677).
+ DRY, don't repeat yourself: subtracts multiplier * base^(n - allowed_length) from the
+ logit of a token that would continue a repetition of n tokens, with n >= allowed_length
+ (text-generation-webui pull request 5677).
 
  The last last_n accepted tokens are searched. A repetition does not extend across any of the
  n_breakers strings breakers, each cut to 40 bytes; NULL or empty ones are skipped. vocab
  is used only within this call. Exceptions of the host's tokenizer pass through. Disabled:
- multiplier 0, base < 1, or last_n <= 0. If it is not disabled, returns NULL for more than
- LLAMA_SIEVE_DRY_MAX_BREAKERS.
+ multiplier == 0, base < 1, or last_n <= 0. If it is not disabled, returns NULL for more
+ than LLAMA_SIEVE_DRY_MAX_BREAKERS breakers.
 
  The caller guarantees:
  vocab is NULL (then there are no breakers) or a vocabulary of the host; breakers is NULL or
@@ -407,10 +411,10 @@ struct llama_sampler *llama_sieve_init_logit_bias(int32_t n_vocab,
                                                   const struct llama_logit_bias *bias);
 
 /*
- Infill sampling, for code: prefers to end the generation, and merges a token whose text is a
- prefix of another's with that token (llama.cpp pull request 9896). Put it after samplers that
- leave few candidates. vocab must outlive the sampler and its clones. Disabled, with a warning:
- vocab NULL.
+ Infill sampling, for code: prefers to end the generation. If the text of one candidate is a
+ prefix of another's, the two are merged into the more probable one (llama.cpp pull request
+ 9896). Put it after samplers that leave few candidates. vocab must outlive the sampler and its
+ clones. Disabled, with a warning, if vocab is NULL.
 
  The caller guarantees:
  vocab is NULL or a vocabulary of the host, and outlives the sampler.
@@ -468,11 +472,11 @@ struct llama_sampler *llama_sieve_init_p_less(bool normalised);
 struct llama_sampler *llama_sieve_init_top_h(float alpha);
 
 /*
- Quadratic sampling, smoothing: replaces each logit by max - k d^2 + s d^3, with d its distance
- from the largest logit, d <= 0, k = factor (3 - curve) / 2 and s = factor (curve - 1) /
- 2 (kalomaze, text-generation-webui; KoboldCpp). With curve 1 the curve is a parabola. With
- curve from 1 to 3 the logits stay in order. Masked candidates stay masked. llama.cpp does not
- have it. Disabled: factor <= 0.
+ Quadratic sampling, also called smoothing: replaces each logit by max - k d^2 + s d^3. Here max
+ is the largest logit, d the logit minus max, k = factor (3 - curve) / 2 and s = factor
+ (curve - 1) / 2 (kalomaze, text-generation-webui; KoboldCpp). With curve == 1 the function
+ is a parabola. With curve from 1 to 3 the logits stay in order. Masked candidates stay masked.
+ llama.cpp does not have it. Disabled: factor <= 0.
  */
 struct llama_sampler *llama_sieve_init_quadratic(float factor, float curve);
 
@@ -508,7 +512,7 @@ struct llama_sampler *llama_sieve_init_min_k(float tau);
 
 /*
  Makes a sampler that bans every token that would complete one of n texts, however the text is
- tokenized, so that none of them occurs in the generated text.
+ tokenized, so that none of these texts occurs in the generated text.
 
  The text is that of the accepted tokens as hosts show it: control tokens, and tokens that end a
  generation, have none. A token that only begins a text is not banned. llama_sieve_ban_rewind
@@ -527,11 +531,12 @@ struct llama_sampler *llama_sieve_init_min_k(float tau);
  removes a candidate: if all are banned, they stay with minus infinity. llama.cpp does not have
  it.
 
- vocab is read within this call only. Disabled: n 0. Returns NULL, and llama_sieve_last_error
- says which text and why, if vocab, texts or a text is NULL; if a text is empty or longer
- than LLAMA_SIEVE_BAN_MAX_TEXT_BYTES; if there are more than LLAMA_SIEVE_BAN_MAX_TEXTS texts or
- LLAMA_SIEVE_BAN_MAX_BYTES bytes in all; if a text is not UTF-8 although case is folded or it is
- an expression; if an expression is refused; and for other flags.
+ vocab is read within this call only. Disabled: n == 0. Returns NULL, and
+ llama_sieve_last_error says which text and why, if vocab, texts or a text is NULL; if a text
+ is empty or longer than LLAMA_SIEVE_BAN_MAX_TEXT_BYTES; if there are more than
+ LLAMA_SIEVE_BAN_MAX_TEXTS texts or LLAMA_SIEVE_BAN_MAX_BYTES bytes in all; if a text is not
+ UTF-8 although case is folded or it is an expression; if an expression is refused; and for other
+ flags.
 
  The caller guarantees:
  vocab is NULL or a vocabulary of the host; texts is NULL or n pointers, each NULL or a C
@@ -549,7 +554,7 @@ struct llama_sampler *llama_sieve_init_ban_strings(const struct llama_vocab *voc
  A token continues a text if the text began before the token and matches up to the token's end.
  If m of the text's L bytes then match, m / L of bias is added to the token's logit. Of several
  texts the one with the largest share counts. A token that completes a text, or contains a whole
- one, gets all of bias. A token that only begins a text is not changed.
+ text, gets all of bias. A token that only begins a text is not changed.
 
  Texts and flags are those of llama_sieve_init_ban_strings, but LLAMA_SIEVE_BAN_REGEX is
  refused, since an expression has no length. With LLAMA_SIEVE_BAN_FOLD_CASE characters are
@@ -558,7 +563,7 @@ struct llama_sampler *llama_sieve_init_ban_strings(const struct llama_vocab *voc
  Put the sampler before those that truncate. llama_sieve_ban_rewind returns 0 for it. llama.cpp
  does not have it.
 
- vocab is read within this call only. Disabled: n 0, bias 0. Returns NULL, and
+ vocab is read within this call only. Disabled: n == 0 or bias == 0. Returns NULL, and
  llama_sieve_last_error says why, if bias is NaN or infinite, and for the texts and flags
  that llama_sieve_init_ban_strings refuses.
 
@@ -579,11 +584,11 @@ struct llama_sampler *llama_sieve_init_ban_strings_bias(const struct llama_vocab
  With regular expressions it is the longest prefix of any match, at most 1024 tokens. With
  llama_sieve_init_ban_strings_bias the result is 0, since nothing is banned.
 
- The function is for hosts that can rewind their cache: if the ban has cost the best candidate,
- they take that many tokens back, which removes the prefix, and continue with another token. The
- sampler is rewound by llama_sampler_reset and by accepting the tokens that are left, or replaced
- by a clone that was made at that point. Returns a negative error for NULL, for other samplers,
- and if the sampler is in use or out of use.
+ The function is for hosts that can rewind their cache: if the ban has masked the most probable
+ candidate, they take that many tokens back, which removes the prefix, and continue with a
+ different token. The sampler is rewound by llama_sampler_reset and by accepting the tokens that
+ are left, or replaced by a clone that was made at that point. Returns a negative error for NULL,
+ for other samplers, and if the sampler is in use or disabled by an internal error.
 
  The caller guarantees:
  smpl is NULL or a live sampler.
@@ -602,7 +607,10 @@ int llama_sieve_ban_rewind(const struct llama_sampler *smpl);
 /* Action of a loop breaker: the token that would continue the repetition is banned. */
 #define LLAMA_SIEVE_LOOP_BAN 0
 
-/* Action of a loop breaker: the temperature rises until another token is chosen. */
+/*
+ Action of a loop breaker: the temperature rises until a token is chosen that does not continue
+ the repetition.
+ */
 #define LLAMA_SIEVE_LOOP_TEMPERATURE 1
 
 /*
@@ -651,12 +659,13 @@ typedef struct llama_sieve_loop_params {
  Makes a sampler that detects a repetition of the accepted tokens, and ends it.
 
  A repetition is a period of tokens whose newest three or more copies are equal, with at least
- min_tokens tokens in all. It is found when the last of them is accepted. The shortest period
- counts. The action then follows, with one Info message for each repetition. Without a repetition
- no bit of a candidate is changed. Nothing is done if a ban would leave no candidate, or if an
- earlier sampler has banned the forced tokens. A forced or ending token that an earlier sampler
- has removed is put back, but not in an array of one. llama.cpp does not have this sampler. DRY
- makes a repetition less likely. This sampler ends it.
+ min_tokens tokens in all. It is found when the last of these tokens is accepted. If there are
+ several periods, the shortest counts. The action then begins, with one Info message for each
+ repetition. Without a repetition no bit of a candidate is changed. Nothing is done if a ban
+ would leave no candidate, or if an earlier sampler has banned the forced tokens. A forced or
+ ending token that an earlier sampler has removed is put back, but not into an array of one
+ candidate. llama.cpp does not have this sampler. DRY makes a repetition less likely. This
+ sampler ends it.
 
  With params NULL every member has its default. Returns NULL, and llama_sieve_last_error names
  the member, if a member is out of its range, if struct_size is unknown, or if a member that the
@@ -670,9 +679,10 @@ struct llama_sampler *llama_sieve_init_loop_breaker(const struct llama_sieve_loo
 
 /*
  Returns the seed that a sampler's random stream began with, like llama_sampler_get_seed. Dist,
- mirostat and mirostat_v2 report one, both this library's samplers and the built-ins. For a sieve
- in a chain it is the lower 32 bits, and for a chain the seed of its last member with one.
- Returns 0xFFFFFFFF (LLAMA_DEFAULT_SEED) if there is none, and for NULL.
+ mirostat and mirostat_v2 report a seed, both this library's samplers and the built-ins. For a
+ sieve in a chain, returns the lower 32 bits of its seed; for a chain, the seed of the last
+ member that reports one. Returns 0xFFFFFFFF (LLAMA_DEFAULT_SEED) if there is no seed, and for
+ NULL.
 
  The caller guarantees:
  smpl is NULL or a live sampler of any kind.
@@ -697,10 +707,11 @@ uint32_t llama_sieve_get_seed(const struct llama_sampler *smpl);
  reach the caller.
 
  Returns the token, or a negative error, with nothing accepted: chain or context NULL, no host,
- no logits for idx, LLAMA_SIEVE_ERROR_NO_CANDIDATE if the chain leaves none or selects one of
- minus infinity or NaN (where llama_sampler_sample returns a banned token, or ends the process),
- LLAMA_SIEVE_ERROR_INVALID if it selects none (where llama_sampler_sample ends the process). NaN
- among the logits counts as minus infinity.
+ no logits for idx, LLAMA_SIEVE_ERROR_NO_CANDIDATE if the chain leaves no candidate or selects
+ one whose logit is minus infinity or NaN (where llama_sampler_sample returns a banned token, or
+ ends the process), LLAMA_SIEVE_ERROR_INVALID if it selects none (where llama_sampler_sample ends
+ the process) or if a member leaves an array that cannot be used. NaN among the logits counts as
+ minus infinity.
 
  The caller guarantees:
  chain is NULL or a live sampler of the host's, ctx NULL or a live context of the same host;
@@ -714,8 +725,8 @@ int32_t llama_sieve_chain_sample(struct llama_sampler *chain,
  Selects a token with the chain among n_vocab logits, indexed by token, which are only read.
  The token is not accepted: call llama_sampler_accept once it is known to be kept. Every member
  takes part, even if llama_set_sampler has once given it to a backend. If there are fewer logits
- than the vocabulary has tokens, a token trie or a grammar may put back a token beyond them, as
- on an array, and so select it.
+ than the vocabulary has tokens, a token trie or a grammar may add a token that has no logit
+ among them, and that token may be selected.
 
  Returns the token, or a negative error: chain or logits NULL, n_vocab <= 0, no host, and those
  of llama_sieve_chain_sample.
@@ -732,7 +743,8 @@ int32_t llama_sieve_chain_sample_logits(struct llama_sampler *chain,
  Selects a token like llama_sieve_chain_sample_logits, from logits in IEEE half precision.
 
  The caller guarantees:
- As for llama_sieve_chain_sample_logits.
+ chain is NULL or a live sampler of the host's, used by no other thread during the call;
+ logits is NULL or n_vocab elements.
  */
 int32_t llama_sieve_chain_sample_f16(struct llama_sampler *chain,
                                      const uint16_t *logits,
@@ -743,7 +755,8 @@ int32_t llama_sieve_chain_sample_f16(struct llama_sampler *chain,
  a float.
 
  The caller guarantees:
- As for llama_sieve_chain_sample_logits.
+ chain is NULL or a live sampler of the host's, used by no other thread during the call;
+ logits is NULL or n_vocab elements.
  */
 int32_t llama_sieve_chain_sample_bf16(struct llama_sampler *chain,
                                       const uint16_t *logits,
@@ -787,9 +800,9 @@ int llama_sieve_chain_sample_batch(struct llama_sampler *const *chains,
 
  The last token is that of the last llama_sieve_chain_sample, _logits, _f16 or _bf16 on this
  thread, which must have been with this chain. Otherwise the function returns 0, and the last
- error says why. It also returns 0 if the host's own llama_sampler_sample was called. The caller
- must not have changed the logits since, from which candidates may be computed again. A new chain
- at the address of a freed one must sample first.
+ error says why. It also returns 0 if the host's own llama_sampler_sample was called. The
+ candidates may be computed from the logits again, so the caller must not have changed these
+ since. A new chain at the address of a freed one must sample first.
 
  Returns a negative error if the chain is NULL, if out is NULL although cap is not 0, or if
  cap is too large.
@@ -829,24 +842,25 @@ typedef void (*llama_sieve_trace_callback)(const char *json, size_t len, void *u
  Passes a line of JSON to callback for each token that is sampled straight from the logits, by
  a chain or a sieve: the tokens that each stage removed or changed, and why. These lines, and
  others that may come between them, are described in docs/trace.md and docs/trace.schema.json.
- The tokens are the same with and without it. NULL ends the trace, even one that the environment
- variable LLAMA_SIEVE_TRACE has begun. There is only one trace at a time.
+ The tokens are the same with and without a trace. NULL ends the trace, even one that the
+ environment variable LLAMA_SIEVE_TRACE has begun. There is only one trace at a time.
 
- options is NULL or a list with commas: n=10, the number of most probable candidates that are
- followed, at most 100; text=off, to omit texts, token ids, and the lengths of repetitions.
+ options is NULL or a comma-separated list: n=10, the number of most probable candidates that
+ are followed through the stages, at most 100; text=off, to omit texts, token ids, and the
+ lengths of repetitions.
 
  The callback may call the library, but not while it holds a lock that it takes itself: a batch
- calls it from several threads. Tokens that it samples are not traced. The callback must not
- throw or long-jump. In a child that it forks within a batch of several threads, it must not
- return: the batch never ends in the child, which does not have the other threads. When this
+ calls it from several threads. Tokens that the callback samples are not traced. The callback
+ must not throw or long-jump. In a child that it forks within a batch of several threads, it must
+ not return: the batch never ends in the child, which does not have the other threads. When this
  function returns, no earlier callback is still running, unless one takes longer than ten
  seconds, or this function is called by one.
 
  Returns LLAMA_SIEVE_OK, or LLAMA_SIEVE_ERROR_PARAMS, with nothing changed, for unknown options.
 
  The caller guarantees:
- callback is NULL or a function as described, user whatever it expects, and options NULL or
- a string.
+ callback is NULL or a function as described, user is a pointer that it accepts, and
+ options is NULL or a C string.
  */
 int llama_sieve_trace(llama_sieve_trace_callback callback, void *user, const char *options);
 
@@ -881,7 +895,7 @@ int llama_sieve_trace(llama_sieve_trace_callback callback, void *user, const cha
  */
 #define LLAMA_SIEVE_RNG_POSITION 2
 
-/* Draw: the inverse of the cumulative distribution. */
+/* Draw: by inversion of the cumulative distribution function. */
 #define LLAMA_SIEVE_METHOD_CDF 0
 
 /* Draw: the largest of logit / temperature + Gumbel noise. */
@@ -911,8 +925,8 @@ typedef struct llama_sieve_params {
   /* The number of largest logits that are kept. Default 40; disabled by <= 0. */
   int32_t top_k;
   /*
-   Keeps the smallest set of most probable tokens whose probabilities add up to this value.
-   Default 0.95; disabled by >= 1; <= 0 keeps only the most probable token.
+   Keeps the smallest set of most probable tokens whose probabilities add up to at least this
+   value. Default 0.95; disabled by >= 1; <= 0 keeps only the most probable token.
    */
   float top_p;
   /*
@@ -938,13 +952,16 @@ typedef struct llama_sieve_params {
    */
   int32_t penalty_last_n;
   /*
-   Divides logits above 0, and multiplies the others. Default 1, which disables it; must be
-   above 0.
+   Divides the logit of a penalised token if it is above 0, and multiplies it otherwise.
+   Default 1, which disables it; must be above 0.
    */
   float penalty_repeat;
-  /* The penalty subtracted once per occurrence. Default 0, which disables it. */
+  /*
+   The penalty subtracted from a token's logit once per occurrence. Default 0, which disables
+   it.
+   */
   float penalty_freq;
-  /* The penalty subtracted once. Default 0, which disables it. */
+  /* The penalty subtracted from a token's logit once if it occurs. Default 0, which disables it. */
   float penalty_present;
   /*
    The seed. Default 0xFFFFFFFF (LLAMA_DEFAULT_SEED), which means a random one that changes at
@@ -1012,8 +1029,8 @@ struct llama_sieve *llama_sieve_clone(const struct llama_sieve *sieve);
 void llama_sieve_free(struct llama_sieve *sieve);
 
 /*
- Returns to the initial state: without history, and with the generator at its seed. Parameters
- and buffers stay.
+ Resets the sieve to its initial state: the history is empty, and the generator starts again from
+ its seed, or from a new one if the seed is random. Parameters and buffers stay.
 
  The caller guarantees:
  sieve is NULL (an error) or alive.
@@ -1021,14 +1038,15 @@ void llama_sieve_free(struct llama_sieve *sieve);
 void llama_sieve_reset(struct llama_sieve *sieve);
 
 /*
- Sets other parameters from the next token on. History and generator stay. A different rng begins
- its stream at seed. A new seed of the same rng takes effect at llama_sieve_reset. A smaller
- penalty_last_n keeps the newest tokens. Allocates nothing if there is no bias.
+ Replaces the parameters, from the next token on. History and generator stay. A different rng
+ begins its stream at seed. A new seed of the same rng takes effect at llama_sieve_reset. A
+ smaller penalty_last_n keeps the newest tokens. Allocates nothing if there is no bias.
 
  Returns LLAMA_SIEVE_OK, or a negative error; the old parameters then stay.
 
  The caller guarantees:
- sieve is NULL or alive; params as for llama_sieve_new.
+ sieve is NULL or alive; params is NULL or as long as its struct_size says; its bias is NULL
+ or n_bias elements, which are copied.
  */
 int llama_sieve_set_params(struct llama_sieve *sieve, const struct llama_sieve_params *params);
 
@@ -1054,8 +1072,8 @@ int llama_sieve_reserve(struct llama_sieve *sieve, int32_t n_vocab);
 
 /*
  Adds a token that has become part of the text to the history, whether or not the sieve chose it.
- A negative number, such as an error of llama_sieve_sample, is refused, with a last error. There
- is no check that the token is in the vocabulary.
+ A negative number, such as an error of llama_sieve_sample, is not added, and sets the last
+ error. There is no check that the token is in the vocabulary.
 
  The caller guarantees:
  sieve is NULL (an error) or alive.
@@ -1104,12 +1122,12 @@ int32_t llama_sieve_sample_bf16(struct llama_sieve *sieve, const uint16_t *logit
  Do not pass an n_threads above 1 in a constructor that runs inside dlopen: a new thread
  waits for the dynamic linker's lock, which the caller holds.
 
- Writes to out[i] the token of sieves[i] and logits[i], or its negative error, whose text
- llama_sieve_error(sieves[i]) returns. Returns LLAMA_SIEVE_OK, or the first error in out,
- whose text llama_sieve_last_error returns. Errors of the call leave out untouched: an array or
- sieve that is NULL, n above LLAMA_SIEVE_MAX_BATCH, n_vocab <= 0, or a sieve that is in use
- or occurs twice in the batch. An internal error (LLAMA_SIEVE_ERROR_INTERNAL in out) disables
- only that sieve.
+ Writes to out[i] the token that sieves[i] chooses from logits[i], or its negative error,
+ whose text llama_sieve_error(sieves[i]) returns. Returns LLAMA_SIEVE_OK, or the first error in
+ out, whose text llama_sieve_last_error returns. Errors of the call leave out untouched: an
+ array, a sieve or an element of logits that is NULL, n above LLAMA_SIEVE_MAX_BATCH,
+ n_vocab <= 0, or a sieve that is in use or occurs twice in the batch. An internal error
+ (LLAMA_SIEVE_ERROR_INTERNAL in out) disables only that sieve.
 
  The caller guarantees:
  sieves, logits and out are NULL or n elements; each sieve is alive; each element of
@@ -1127,8 +1145,8 @@ int llama_sieve_sample_batch(struct llama_sieve *const *sieves,
  (-1: the last), and accepts it.
 
  In addition to the errors of llama_sieve_sample it returns LLAMA_SIEVE_ERROR_NO_HOST, and
- LLAMA_SIEVE_ERROR_NO_LOGITS if the context has none. (A llama.cpp built for debugging aborts on
- an idx without logits.)
+ LLAMA_SIEVE_ERROR_NO_LOGITS if the context has no logits for idx. (A llama.cpp built for
+ debugging aborts on an idx without logits.)
 
  The caller guarantees:
  sieve is NULL or alive; ctx is NULL or a context of the bound host, used by no other thread
@@ -1183,9 +1201,10 @@ uint32_t llama_sieve_history_count(const struct llama_sieve *sieve, int32_t toke
 bool llama_sieve_history_contains(const struct llama_sieve *sieve, int32_t token);
 
 /*
- Writes the different tokens to which the penalties apply to out, in no particular order, but
- at most cap. Returns their number, which may be larger. Returns 0, with an error, for NULL,
- for a sieve in use, and if out is not aligned or cap is too large.
+ Writes to out at most cap of the distinct tokens to which the penalties apply, in no
+ particular order. Returns the number of distinct tokens, which may be larger than cap. Returns
+ 0, with an error, for NULL, for a sieve in use, and if out is not aligned or cap is too
+ large.
 
  The caller guarantees:
  sieve is NULL or alive; out is NULL or has room for cap tokens.
@@ -1194,9 +1213,9 @@ size_t llama_sieve_history_unique(const struct llama_sieve *sieve, int32_t *out,
 
 /*
  Returns the raw logit of token after bias and the current penalties, as the other stages
- would see it. With stages set by llama_sieve_set_stages, penalties are included if they are
- among the stages; DRY never is. Returns NaN, with an error, for NULL and for a sieve in use, and
- NaN for a logit that is NaN.
+ would see it. With stages set by llama_sieve_set_stages, penalties are included only if they are
+ among the stages. DRY is never included. Returns NaN, with an error, for NULL and for a sieve in
+ use, and NaN for a logit that is NaN.
 
  The caller guarantees:
  sieve is NULL or alive.
@@ -1217,25 +1236,27 @@ float llama_sieve_adjusted_logit(const struct llama_sieve *sieve, int32_t token,
 const char *llama_sieve_error(const struct llama_sieve *sieve);
 
 /*
- Makes a sampler for a chain that runs a sieve on the candidates of earlier samplers, and selects
- one. Afterwards the array contains the candidates from which that one was drawn, with their
- probabilities. Returns NULL for the errors of llama_sieve_new, and without a host.
- llama_sieve_of_sampler returns its sieve.
+ Makes a sampler, to be added to a chain. It runs a sieve on the candidates that earlier samplers
+ leave, and selects one. Afterwards the array contains the candidates from which that one was
+ drawn, with their probabilities. Returns NULL for the errors of llama_sieve_new, and without a
+ host. llama_sieve_of_sampler returns the sampler's sieve.
 
  The caller guarantees:
- params as for llama_sieve_new.
+ params is NULL or as long as its struct_size says; its bias is NULL or n_bias elements, which
+ are copied.
  */
 struct llama_sampler *llama_sieve_init_sampler(const struct llama_sieve_params *params);
 
 /*
- Returns the sieve in a sampler of llama_sieve_init_sampler, for every function that takes a
- sieve: parameters, statistics, history, saved states, the candidates and the error of the last
- token. Changes take effect at the next token of the chain.
+ Returns the sieve in a sampler that llama_sieve_init_sampler has made. It may be passed to every
+ function that takes a sieve: for parameters, statistics, history, saved states, and the
+ candidates and the error of the last token. Changes take effect at the next token of the chain.
 
  The sampler owns the sieve: do not free it, and do not use it after the sampler is freed. Use it
  only between two tokens: while the sampler runs, the sieve is in use, and while you use it, the
  sampler takes the largest logit. A clone of the sampler has its own sieve. Returns NULL, with an
- error, for NULL and for other samplers. llama_sampler_chain_get returns a member of a chain.
+ error, for NULL and for other samplers. To get the sampler from a chain, call
+ llama_sampler_chain_get.
 
  The caller guarantees:
  smpl is NULL or a live sampler of any kind.
@@ -1258,9 +1279,10 @@ int llama_sieve_get_params(const struct llama_sieve *sieve, struct llama_sieve_p
 /*
  Writes the distribution that the last token was drawn from to out: at most cap candidates,
  with the logits after all stages and with probabilities, whose sum over all candidates is 1.
- Returns the number of all candidates, which may be larger. In the order of the parameters, with
- top-k enabled and typical disabled, the candidates are in descending order. Returns 0 before the
- first token and after a failure.
+ Returns the number of all candidates, which may be larger. The candidates are in descending
+ order if top-k is enabled and typical disabled, unless llama_sieve_set_stages has set the
+ stages. Returns 0 before the first token and after a failure, and a negative error for NULL and
+ for a sieve in use.
 
  out may be NULL if cap is 0.
 
@@ -1274,7 +1296,8 @@ int llama_sieve_candidates(const struct llama_sieve *sieve,
 /*
  Sets whether llama_sieve_last_stats includes entropies and surprisals. They cost an extra pass
  over the logits, which takes up to four times as long as finding the maximum. If the filters
- leave the whole vocabulary, it is also written out as candidates and read once more.
+ leave the whole vocabulary, all of it is also written out as candidates and read once more.
+ Returns LLAMA_SIEVE_OK, or a negative error for NULL and for a sieve in use.
 
  The caller guarantees:
  sieve is NULL or alive.
@@ -1285,11 +1308,12 @@ int llama_sieve_measure(struct llama_sieve *sieve, bool measured);
  Statistics of the stages and of the last token's distribution. The caller sets struct_size.
  Later versions may add members at the end, and callers without these still work.
 
- Each count is the number of candidates with a probability above 0 after a stage. In the order of
- the parameters the counts never rise, and the last is the number of candidates drawn from. With
- stages set by llama_sieve_set_stages each is taken after the stage of its name, at any position,
- or is the number of candidates drawn from if there is no such stage. Entropies and surprisals
- are in nats, and NaN unless requested by llama_sieve_measure.
+ Each count is the number of candidates with a probability above 0 after a stage. Unless
+ llama_sieve_set_stages has set the stages, no stage has a higher count than the stage before it,
+ and the last count is the number of candidates drawn from. With stages set by
+ llama_sieve_set_stages each is taken after the stage of its name, at any position, or is the
+ number of candidates drawn from if there is no such stage. Entropies and surprisals are in nats,
+ and NaN unless requested by llama_sieve_measure.
  */
 typedef struct llama_sieve_stats {
   /* sizeof(llama_sieve_stats) of the caller. */
@@ -1410,7 +1434,10 @@ typedef struct llama_sieve_stages {
   float mirostat_eta;
   /* The number of candidates for the first mirostat's estimate. Default 100. */
   int32_t mirostat_m;
-  /* The target probability of adaptive-p, from 0 to 1. Default -1, with which it only draws. */
+  /*
+   The target probability of adaptive-p, from 0 to 1. Default -1, with which it draws from the
+   unchanged distribution.
+   */
   float adaptive_target;
   /*
    The weight of the past, from 0 to 0.99: the average covers about 1 / (1 - decay) tokens.
@@ -1420,10 +1447,10 @@ typedef struct llama_sieve_stages {
 } llama_sieve_stages;
 
 /*
- Returns the order of llama.cpp's programs and their defaults, which disable all stages except
- those of llama_sieve_params. The array of stages stays valid forever. DRY's breakers are set by
- llama_sieve_set_dry_breakers. Those programs have four: newline, colon, quotation mark,
- asterisk.
+ Returns the stages in the order of llama.cpp's programs, with the defaults of these programs,
+ which disable all stages except those of llama_sieve_params. The array of stages stays valid
+ forever. DRY's breakers are not included: set them by llama_sieve_set_dry_breakers. llama.cpp's
+ programs have four: newline, colon, quotation mark, asterisk.
  */
 struct llama_sieve_stages llama_sieve_default_stages(void);
 
@@ -1468,18 +1495,19 @@ int llama_sieve_get_stages(const struct llama_sieve *sieve, int32_t *out, size_t
 #define LLAMA_SIEVE_MAX_SAMPLERS 16
 
 /*
- Puts a copy of a sampler in its current state into a slot of the sieve, replacing any other.
- NULL empties the slot. There are LLAMA_SIEVE_MAX_SAMPLERS slots, numbered from 0. The copy runs
- only as the stage LLAMA_SIEVE_STAGE_SAMPLER + slot, where llama_sieve_set_stages places it. It
- accepts every token that the sieve accepts, is reset by llama_sieve_reset, and is cloned with
- the sieve.
+ Copies a sampler, with its current state, into a slot of the sieve, and replaces the sampler
+ that was there. NULL empties the slot. The LLAMA_SIEVE_MAX_SAMPLERS slots are numbered from 0
+ on. The copy runs only as the stage LLAMA_SIEVE_STAGE_SAMPLER + slot, where
+ llama_sieve_set_stages places it. It accepts every token that the sieve accepts, is reset by
+ llama_sieve_reset, and is cloned with the sieve.
 
  The caller still owns the sampler, which is not changed: free it at once, or let it accept the
  same tokens, so that llama_sieve_ban_rewind returns the number for the sieve as well. It must be
- a sampler of this library that does not select: a cut, banned texts, a loop breaker, a grammar,
- a token trie, penalties, and so on. It draws from its own generator, with the seed with which it
- was made. If there are fewer logits than the vocabulary has tokens, a token trie or a grammar
- may put back a token beyond them, and the sieve may choose it.
+ a sampler of this library that does not select: a truncation, banned texts, a loop breaker, a
+ grammar, a token trie, penalties, and so on. A copy that draws random numbers, as XTC does, has
+ its own generator, copied from the sampler's. If there are fewer logits than the vocabulary has
+ tokens, a token trie or a grammar may add a token that has no logit among them, and the sieve
+ may choose it.
 
  Banned texts and a loop breaker are part of a saved state. With any other sampler that has a
  memory no state can be saved: saving returns LLAMA_SIEVE_ERROR_STATE.
@@ -1534,7 +1562,7 @@ size_t llama_sieve_state_size(const struct llama_sieve *sieve);
  Writes history, generator and parameters into the first llama_sieve_state_size bytes of bytes,
  in a format that is the same on every machine.
 
- Returns LLAMA_SIEVE_OK or, with nothing written, a negative error: NULL, or
+ Returns LLAMA_SIEVE_OK or, with nothing written, a negative error: NULL, a sieve in use, or
  LLAMA_SIEVE_ERROR_STATE if size is too small or above LLAMA_SIEVE_STATE_MAX_BYTES, or if the
  memory of a sampler in a slot cannot be saved.
 
@@ -1638,8 +1666,9 @@ int32_t llama_sieve_greedy(const float *logits, int32_t n_vocab);
 #define LLAMA_SIEVE_TRIE_COMPACT 256
 
 /*
- A flag, to be or-ed into the mode of a token trie: llama_sampler_reset leaves a complete span
- idle, for hosts that reset a chain between generations. Without it the span begins again.
+ A flag, to be or-ed into the mode of a token trie: after a complete value, llama_sampler_reset
+ does not restart the span, so nothing is constrained. Without the flag a reset always restarts
+ the span. It is for hosts that reset a chain between generations.
  */
 #define LLAMA_SIEVE_TRIE_RESET_IDLE 512
 
@@ -1709,7 +1738,7 @@ int llama_sieve_trie_set(struct llama_sampler *smpl, const char *json, size_t le
 void llama_sieve_trie_clear(struct llama_sampler *smpl);
 
 /*
- Begins the span of the descriptor with this path, at its root. Returns LLAMA_SIEVE_OK;
+ Begins the span of the descriptor whose path is path, at its root. Returns LLAMA_SIEVE_OK;
  LLAMA_SIEVE_ERROR_NOT_FOUND if nothing is set or no descriptor has the path, with the existing
  paths in the text; or another negative LLAMA_SIEVE_ERROR_*. On error nothing changes.
 
@@ -1768,25 +1797,28 @@ size_t llama_sieve_trie_allowed(const struct llama_sampler *smpl, int32_t *out, 
  */
 #define LLAMA_SIEVE_TRIE_CACHE_BYTES 16777216
 
-/* Counters of the cache of token tries since the start of the process, and its current contents. */
+/*
+ Counters of a cache since the start of the process, and its current contents: of the cache of
+ token tries, or of the cache of grammars.
+ */
 typedef struct llama_sieve_cache_stats {
-  /* The number of lookups that found a trie. */
+  /* The number of lookups that found an entry: a trie or a grammar. */
   uint64_t hits;
   /* The number of lookups that found none. */
   uint64_t misses;
-  /* The number of tries evicted to make room for others; those in use stay valid. */
+  /* The number of entries evicted to make room for others; those in use stay valid. */
   uint64_t evictions;
-  /* The number of cached tries, at most 128. */
+  /* The number of entries: at most 128 tries, or at most 256 grammars. */
   uint64_t entries;
   /*
-   The size in bytes of the cached tries and of the payloads that lead to them, at most
-   LLAMA_SIEVE_TRIE_CACHE_BYTES.
+   The size of the entries in bytes: of tries, with the payloads that lead to them, at most
+   LLAMA_SIEVE_TRIE_CACHE_BYTES; of grammars, at most LLAMA_SIEVE_GRAMMAR_CACHE_BYTES.
    */
   uint64_t bytes;
 } llama_sieve_cache_stats;
 
 /*
- Writes the counters of the process-wide cache of token tries. The struct is frozen.
+ Writes the counters of the process-wide cache of token tries to out. The struct is frozen.
  llama_sieve_trie_get_stats has more counters. Does nothing if out is NULL or misaligned.
 
  The caller guarantees:
@@ -1872,9 +1904,9 @@ void eliza_inference_clear_token_trie(void *handle);
 #define LLAMA_SIEVE_TRIE_MAX_STRINGS 1048576
 
 /*
- The maximum number of bytes of one string of such a trie, and of a token's text in a grammar or
- a tag. Tokenizers of a host that split a text with std::regex recurse for each of its
- characters: 512 KiB of stack are enough.
+ The maximum number of bytes of one string of a token trie of strings, and of a token's text in a
+ grammar or a tag. Tokenizers of a host that split a text with std::regex recurse for each
+ character of the text: 512 KiB of stack are enough.
  */
 #define LLAMA_SIEVE_TRIE_MAX_STRING_BYTES 1024
 
@@ -1883,13 +1915,13 @@ void eliza_inference_clear_token_trie(void *handle);
  in the middle of a text: without special tokens, and without the space that some tokenizers
  insert before a text. So if a value follows a space, include the space in it, as in " Moses".
 
- Otherwise the result is that of llama_sampler_init_token_trie for such a payload, with one
- descriptor whose path is "". Returns NULL, with the reason in llama_sieve_last_error, if vocab
- or strings is NULL; if n is 0 or beyond LLAMA_SIEVE_TRIE_MAX_STRINGS; if a string is NULL,
- empty, not UTF-8, or longer than LLAMA_SIEVE_TRIE_MAX_STRING_BYTES bytes or
+ Otherwise the result is that of llama_sampler_init_token_trie for a payload with these leaves,
+ in one descriptor whose path is "". Returns NULL, with the reason in llama_sieve_last_error, if
+ vocab or strings is NULL; if n is 0 or beyond LLAMA_SIEVE_TRIE_MAX_STRINGS; if a string is
+ NULL, empty, not UTF-8, or longer than LLAMA_SIEVE_TRIE_MAX_STRING_BYTES bytes or
  LLAMA_SIEVE_TRIE_SPAN_LIMIT tokens; for an unknown mode; or without a host. Exceptions of the
  host's tokenizer pass through. The tokenizer may take 512 KiB of stack. For longer values, pass
- their tokens in such a payload.
+ their tokens to llama_sampler_init_token_trie.
 
  The caller guarantees:
  vocab is NULL or a vocabulary of the host; strings is NULL or n pointers, each NULL or a C
@@ -1903,9 +1935,10 @@ struct llama_sampler *llama_sieve_init_trie_strings(const struct llama_vocab *vo
 /* -------------------------------------------------------------------------------------------------
  * 6. Grammars
  *
- * A constraint for the host's chain: the text follows a grammar in llama.cpp's notation, a JSON
- * Schema or a regular expression, or is one of a list. The limits bound the memory and work for an
- * untrusted text; one that exceeds them is refused, or ends the generation.
+ * Constraints for the host's chain: the generated text matches a grammar in llama.cpp's notation
+ * or a regular expression, satisfies a JSON Schema, or is one of a list. The limits bound the
+ * memory and work that an untrusted grammar causes; one that exceeds them is refused, or ends the
+ * generation.
  * ---------------------------------------------------------------------------------------------- */
 
 /*
@@ -1923,7 +1956,10 @@ struct llama_sampler *llama_sieve_init_trie_strings(const struct llama_vocab *vo
  */
 #define LLAMA_SIEVE_GRAMMAR_MAX_ELEMENTS 4194304
 
-/* The maximum number of rules of a grammar, those that groups and repetitions make included. */
+/*
+ The maximum number of rules of a grammar, including those that are generated for groups and
+ repetitions.
+ */
 #define LLAMA_SIEVE_GRAMMAR_MAX_RULES 1048576
 
 /*
@@ -1934,7 +1970,7 @@ struct llama_sampler *llama_sieve_init_trie_strings(const struct llama_vocab *vo
  */
 #define LLAMA_SIEVE_GRAMMAR_MAX_REPETITIONS 1000000
 
-/* The maximum number of stacks of rules that one character may pass through. */
+/* The maximum number of stacks of rules that may be visited for one character. */
 #define LLAMA_SIEVE_GRAMMAR_MAX_STACKS 262144
 
 /*
@@ -1948,10 +1984,10 @@ struct llama_sampler *llama_sieve_init_trie_strings(const struct llama_vocab *vo
  Makes a sampler that allows only tokens after which the text can still become a sentence of a
  grammar in GBNF, llama.cpp's notation.
 
- grammar_root names the rule that a whole text follows. vocab must outlive this call. An
+ grammar_root names the rule that the whole text must match. vocab must outlive this call. An
  empty or NULL grammar_str gives a sampler that does nothing. Returns NULL if the grammar
  cannot be read or exceeds one of LLAMA_SIEVE_GRAMMAR_MAX_*, and llama_sieve_last_error says what
- was expected in which line and column; also if vocab or grammar_root is NULL. The host's
+ was expected at which line and column; also if vocab or grammar_root is NULL. The host's
  tokenizer determines the token of an element <text>. An exception that it throws passes
  through, and it may take 512 KiB of stack.
 
@@ -1977,8 +2013,8 @@ struct llama_sampler *llama_sieve_init_grammar(const struct llama_vocab *vocab,
  Writes the tokens that a grammar allows now as a bitmap: bit t % 32 of word t / 32 is set if
  token t is allowed. Writes the first n_words words to bits. Words after the vocabulary's
  last are 0. Returns the total number of allowed tokens. If the grammar is empty, and while a
- lazy one waits, all are. Returns 0, with an error and nothing written, if the sampler is NULL or
- not a grammar, if bits is not aligned, or if n_words is above
+ lazy grammar waits, all tokens are allowed. Returns 0, with an error and nothing written, if the
+ sampler is NULL or not a grammar, if bits is not aligned, or if n_words is above
  LLAMA_SIEVE_GRAMMAR_MAX_MASK_WORDS. If bits is NULL, nothing is written, and n_words is
  ignored. May be called from any thread.
 
@@ -1988,10 +2024,10 @@ struct llama_sampler *llama_sieve_init_grammar(const struct llama_vocab *vocab,
 size_t llama_sieve_grammar_mask(const struct llama_sampler *smpl, uint32_t *bits, size_t n_words);
 
 /*
- True if the text so far is a complete sentence of the grammar, and the generation may end. An
- unfinished character at the end of the last token does not count, as in llama.cpp. False if the
- grammar is empty, while a lazy one waits, and, with an error, for NULL and for other samplers.
- May be called from any thread.
+ Returns true if the text so far is a complete sentence of the grammar, so that the generation
+ may end. An unfinished character at the end of the last token does not count, as in llama.cpp.
+ Returns false if the grammar is empty, while a lazy grammar waits, and, with an error, for NULL
+ and for other samplers. May be called from any thread.
 
  The caller guarantees:
  smpl is NULL or a live sampler.
@@ -1999,7 +2035,7 @@ size_t llama_sieve_grammar_mask(const struct llama_sampler *smpl, uint32_t *bits
 bool llama_sieve_grammar_is_complete(const struct llama_sampler *smpl);
 
 /*
- Returns 0 while a grammar constrains; otherwise the reason why it is dead:
+ Returns 0 unless the constraint of a grammar is dead; otherwise the reason why it is:
  LLAMA_SIEVE_ERROR_GRAMMAR_TOKEN, _END, _LIMIT, or LLAMA_SIEVE_ERROR_INTERNAL. Returns another
  LLAMA_SIEVE_ERROR_* for NULL and for other samplers. May be called from any thread.
 
@@ -2012,9 +2048,10 @@ int llama_sieve_grammar_error(const struct llama_sampler *smpl);
 #define LLAMA_SIEVE_GRAMMAR_CACHE_BYTES 134217728
 
 /*
- Writes the counters of the process-wide cache of compiled grammars: at most 256, in at most
- LLAMA_SIEVE_GRAMMAR_CACHE_BYTES, least recently used, keyed by the SHA-256 of root and text and
- by the vocabulary. Does nothing if out is NULL or not aligned.
+ Writes the counters of the process-wide cache of compiled grammars to out. The cache keeps the
+ most recently used grammars: at most 256, in at most LLAMA_SIEVE_GRAMMAR_CACHE_BYTES. Its keys
+ are the SHA-256 of root and text, and the vocabulary. Does nothing if out is NULL or not
+ aligned.
 
  The caller guarantees:
  out is NULL or writable.
@@ -2066,9 +2103,10 @@ int llama_sieve_grammar_rollback(struct llama_sampler *smpl, size_t n_tokens);
 
  A lazy grammar that waits allows every token until its trigger is found in the draft. A token
  that ends the generation is allowed where the text is complete. The whole draft may take
- LLAMA_SIEVE_GRAMMAR_MAX_STEPS, as one token may. Tokens beyond that count as not allowed.
- Returns 0 if the constraint is dead, and, with an error, for NULL, for other samplers, and if
- tokens cannot have n elements. May be called from any thread.
+ LLAMA_SIEVE_GRAMMAR_MAX_STEPS steps, which is also the limit for one token. Tokens beyond that
+ count as not allowed. Returns 0 if the constraint is dead, and, with an error, if smpl is NULL
+ or not a grammar, if tokens is NULL or not aligned although n is above 0, and if n is too
+ large. May be called from any thread.
 
  The caller guarantees:
  smpl is NULL or a live sampler; tokens is NULL or has n elements.
@@ -2106,13 +2144,14 @@ size_t llama_sieve_grammar_forced(const struct llama_sampler *smpl, char *bytes,
  Makes a grammar sampler that allows everything until one of the words occurs in the text, or one
  of the tokens is accepted. The grammar then begins with that word, or with that token.
 
- The function replaces llama.cpp's deprecated constructor, which makes one pattern of all words.
- Otherwise it works like llama_sieve_init_grammar_lazy_patterns. If trigger_words is NULL,
- there are no words, and their number is ignored.
+ The function corresponds to llama.cpp's deprecated constructor, which joins all words into one
+ pattern. Otherwise it works like llama_sieve_init_grammar_lazy_patterns. If trigger_words is
+ NULL, there are no words, and num_trigger_words is ignored.
 
  The caller guarantees:
- As for llama_sieve_init_grammar; the words are NULL or as many C strings, the tokens NULL or
- as many tokens.
+ vocab is NULL or a vocabulary of the host; grammar_str and grammar_root are NULL or C
+ strings; trigger_words is NULL or num_trigger_words pointers, each NULL or a C string;
+ trigger_tokens is NULL or num_trigger_tokens tokens.
  */
 struct llama_sampler *llama_sieve_init_grammar_lazy(const struct llama_vocab *vocab,
                                                     const char *grammar_str,
@@ -2128,8 +2167,8 @@ struct llama_sampler *llama_sieve_init_grammar_lazy(const struct llama_vocab *vo
 #define LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_TEXT 1048576
 
 /*
- The maximum number of states of all trigger patterns, repetitions written out. (std::regex
- allows 100000 for one.) It is also the limit for the number of words or patterns.
+ The maximum number of states of all trigger patterns together, with repetitions expanded.
+ (std::regex allows 100000 for one pattern.) It is also the maximum number of words or patterns.
  */
 #define LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_STATES 262144
 
@@ -2143,8 +2182,8 @@ struct llama_sampler *llama_sieve_init_grammar_lazy(const struct llama_vocab *vo
 #define LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_STEPS 4194304
 
 /*
- The maximum number of bytes of trigger patterns that are cached for later grammars, with the
- states that may be added while texts are read.
+ The maximum number of bytes of trigger patterns that are cached for later grammars, including
+ the states that may be added while texts are read.
  */
 #define LLAMA_SIEVE_GRAMMAR_TRIGGER_CACHE_BYTES 33554432
 
@@ -2176,8 +2215,9 @@ struct llama_sampler *llama_sieve_init_grammar_lazy(const struct llama_vocab *vo
  LLAMA_SIEVE_GRAMMAR_TRIGGER_CACHE_*.
 
  The caller guarantees:
- As for llama_sieve_init_grammar; the patterns are NULL or as many C strings, the tokens NULL
- or as many tokens.
+ vocab is NULL or a vocabulary of the host; grammar_str and grammar_root are NULL or C
+ strings; trigger_patterns is NULL or num_trigger_patterns pointers, each NULL or a C string;
+ trigger_tokens is NULL or num_trigger_tokens tokens.
  */
 struct llama_sampler *llama_sieve_init_grammar_lazy_patterns(const struct llama_vocab *vocab,
                                                              const char *grammar_str,
@@ -2198,7 +2238,7 @@ struct llama_sampler *llama_sieve_init_grammar_lazy_patterns(const struct llama_
 
 /*
  The maximum number of classes of characters that a regular expression may name, such as \w and
- \p{Greek}, ranges in brackets included.
+ \p{Greek}, including ranges in brackets.
  */
 #define LLAMA_SIEVE_PATTERN_MAX_CLASSES 4096
 
@@ -2208,15 +2248,17 @@ struct llama_sampler *llama_sieve_init_grammar_lazy_patterns(const struct llama_
 
  The syntax is that of the crate regex: Unicode classes, flags such as (?i), counts. Greedy and
  lazy repetitions match the same texts, and groups capture nothing. The whole text must match,
- with ^ and $ or without. An anchor elsewhere, a word boundary (\b), the beginning or end of a
- line ((?m)^), look-ahead, look-behind and back references are refused by name. Texts are UTF-8:
- a pattern of other bytes is refused. flags is 0.
+ with or without ^ and $. An anchor elsewhere, a word boundary (\b), the beginning or end of a
+ line ((?m)^), look-ahead, look-behind and back references are refused, and the error names them.
+ Patterns and texts are UTF-8: a pattern that is not UTF-8, or that matches other bytes, is
+ refused. flags is 0.
 
  The sampler is a grammar: except for the notation it behaves as that of
  llama_sieve_init_grammar, llama_sieve_grammar_mask and the like accept it, and its limits are
  LLAMA_SIEVE_GRAMMAR_MAX_*. Returns NULL, and llama_sieve_last_error says where and why, for a
  pattern that cannot be read, that no text matches, or that is beyond LLAMA_SIEVE_PATTERN_MAX_*
- or these; also if vocab or pattern is NULL, or a bit of flags is set. See docs/grammar.md.
+ or LLAMA_SIEVE_GRAMMAR_MAX_*; also if vocab or pattern is NULL, or a bit of flags is set.
+ See docs/grammar.md.
 
  The caller guarantees:
  vocab is NULL or a vocabulary of the host; pattern is NULL or a C string.
@@ -2240,8 +2282,8 @@ struct llama_sampler *llama_sieve_init_regex(const struct llama_vocab *vocab,
  the two.
 
  The sampler is a grammar, like that of llama_sieve_init_regex. Returns NULL, and
- llama_sieve_last_error names the value, if vocab, values or one of them is NULL, one is not
- UTF-8, n is 0 or beyond LLAMA_SIEVE_CHOICE_MAX_VALUES, or all together are beyond
+ llama_sieve_last_error says why, if vocab, values or a value is NULL, if a value is not
+ UTF-8, if n is 0 or above LLAMA_SIEVE_CHOICE_MAX_VALUES, or if all values together are beyond
  LLAMA_SIEVE_GRAMMAR_MAX_*. An empty string is a value: the generation may then end at once.
 
  The caller guarantees:
@@ -2269,14 +2311,14 @@ struct llama_sampler *llama_sieve_init_choice(const struct llama_vocab *vocab,
 #define LLAMA_SIEVE_JSON_CLOSED 4
 
 /*
- A flag: properties in any order, instead of the schema's; at most 62 in one object, and at most
- 10 where "minProperties" or "maxProperties" bounds their number, or as GBNF.
+ A flag: properties in any order, instead of the schema's. Objects of more than 10 properties are
+ refused if "minProperties" or "maxProperties" bounds their number, and as GBNF.
  */
 #define LLAMA_SIEVE_JSON_ANY_ORDER 8
 
 /*
- A flag: keywords that cannot be enforced are ignored, with a warning that names them, instead of
- refusing the schema.
+ A flag: a keyword that cannot be enforced is ignored, with a warning that names it. Without the
+ flag the schema is refused.
  */
 #define LLAMA_SIEVE_JSON_LENIENT 16
 
@@ -2289,7 +2331,10 @@ struct llama_sampler *llama_sieve_init_choice(const struct llama_vocab *vocab,
 /* The maximum number of JSON values in a JSON Schema. */
 #define LLAMA_SIEVE_JSON_MAX_VALUES 1048576
 
-/* The longest chain of schemas for one value, by "$ref", "allOf" and similar keywords. */
+/*
+ The maximum number of schemas that may lead to one another for the same value, by "$ref",
+ "allOf" and similar keywords.
+ */
 #define LLAMA_SIEVE_JSON_MAX_CHAIN 100
 
 /*
@@ -2298,7 +2343,10 @@ struct llama_sampler *llama_sieve_init_choice(const struct llama_vocab *vocab,
  */
 #define LLAMA_SIEVE_JSON_MAX_COMBINATIONS 65536
 
-/* The maximum number of alternatives for one value: the product of "anyOf" and similar keywords. */
+/*
+ The maximum number of alternatives for one value: the product of the numbers of alternatives in
+ "anyOf" and similar keywords.
+ */
 #define LLAMA_SIEVE_JSON_MAX_WAYS 1024
 
 /* The maximum number of elements of the grammar that a JSON Schema becomes. */
@@ -2319,7 +2367,7 @@ struct llama_sampler *llama_sieve_init_choice(const struct llama_vocab *vocab,
  */
 #define LLAMA_SIEVE_JSON_MAX_STATES 16384
 
-/* The maximum number of parts of a pattern, repetitions written out. */
+/* The maximum number of parts of a pattern, with repetitions expanded. */
 #define LLAMA_SIEVE_JSON_MAX_PATTERN 16384
 
 /* The maximum nesting depth of groups in a pattern. */
@@ -2330,21 +2378,21 @@ struct llama_sampler *llama_sieve_init_choice(const struct llama_vocab *vocab,
  that is valid against a JSON Schema.
 
  The drafts 4, 6, 7, 2019-09 and 2020-12 are supported. "$schema" selects one; without it the
- last one applies. flags are LLAMA_SIEVE_JSON_*, 0 for the standard's language. Properties come
- in the order in which the schema names them, or the required ones come first, in the order in
- which it lists them, and then others. Between the parts of the JSON there may be up to
- LLAMA_SIEVE_JSON_MAX_SPACE characters of white space. No text is accepted that the schema does
- not allow: a keyword that cannot be enforced is refused. LLAMA_SIEVE_JSON_LLAMA_CPP selects
- another language, which does not enforce everything. A schema whose parts nest, or refer to each
- other in a row, or whose patterns have nested groups, may take 512 KiB of stack. See
- docs/json-schema.md for each keyword.
+ last one applies. flags is 0, for the standard's language, or a sum of LLAMA_SIEVE_JSON_*. A
+ text may have its properties in either of two orders: all in the order in which the schema names
+ them; or first the required ones, in the order in which "required" lists them, and then others.
+ Between the parts of the JSON there may be up to LLAMA_SIEVE_JSON_MAX_SPACE characters of white
+ space. No text is accepted that the schema does not allow: a keyword that cannot be enforced is
+ refused. LLAMA_SIEVE_JSON_LLAMA_CPP selects another language, which does not enforce everything.
+ A schema whose parts nest, or refer to each other in a row, or whose patterns have nested
+ groups, may take 512 KiB of stack. See docs/json-schema.md for each keyword.
 
  The sampler is a grammar: except for the notation it behaves as that of
  llama_sieve_init_grammar, llama_sieve_grammar_mask and the like accept it, and the
  LLAMA_SIEVE_GRAMMAR_MAX_* of stacks and steps bound it. Returns NULL, and llama_sieve_last_error
  names the location in the schema, the keyword and what to do, if the schema is not JSON, is
  refused, is beyond LLAMA_SIEVE_JSON_MAX_*, or allows no value; also if vocab or schema is
- NULL, a bit of flags is unknown, or two exclude each other.
+ NULL, a bit of flags is unknown, or two of the flags exclude each other.
 
  The caller guarantees:
  vocab is NULL or a vocabulary of the host; schema is NULL or a C string.
@@ -2354,15 +2402,15 @@ struct llama_sampler *llama_sieve_init_json_schema(const struct llama_vocab *voc
                                                    uint32_t flags);
 
 /*
- Writes the grammar of a JSON Schema's texts in GBNF, with the rule root: for a host that takes a
- grammar, such as llama-server's "grammar". Returns its size in bytes, with a final NUL, and
- writes it to out if cap is at least that size. Otherwise it writes nothing, so out may be
- NULL to query the size.
+ Writes a grammar in GBNF, whose root rule is named root, for the texts that are valid against a
+ JSON Schema. It is for hosts that take a grammar, such as llama-server's "grammar". Returns the
+ size of the GBNF in bytes, including a final NUL, and writes it to out if cap is at least
+ that size. Otherwise it writes nothing, so out may be NULL to query the size.
 
- The language is that of llama_sieve_init_json_schema with the same flags. llama.cpp's own
- grammars refuse a minimum above 2000, treat a maximum above 2000 as no bound, and are slow where
- many derivations are possible. Returns 0, and llama_sieve_last_error says why, where that
- function returns NULL. Needs no host.
+ The language is that of llama_sieve_init_json_schema with the same flags. llama.cpp's grammar
+ sampler refuses repetitions with a minimum above 2000, treats a maximum above 2000 as no bound,
+ and is slow where many derivations are possible. Returns 0, and llama_sieve_last_error says why,
+ where llama_sieve_init_json_schema returns NULL for the schema or the flags. Needs no host.
 
  The caller guarantees:
  schema is NULL or a C string; out is NULL or has room for cap bytes.
@@ -2382,8 +2430,9 @@ size_t llama_sieve_json_schema_to_gbnf(const char *schema, uint32_t flags, char 
 #define LLAMA_SIEVE_TAGS_MAX_TEXT 131072
 
 /*
- Makes a sampler that leaves a text free until a begin tag opens a span, which then follows a
- JSON Schema, a regular expression or a grammar up to its end tag, as in tool calls.
+ Makes a sampler that leaves a text free until a begin tag opens a span. The content of the span,
+ up to its end tag, must satisfy a JSON Schema or match a regular expression or a grammar, as in
+ tool calls.
 
  json describes the tags:
 
@@ -2391,21 +2440,21 @@ size_t llama_sieve_json_schema_to_gbnf(const char *schema, uint32_t flags, char 
             {"begin": {"token": "<|call|>"}, "grammar": "root ::= ..."}],
    "required": false, "once": false}
 
- "begin" and "end" are texts, spelled by any tokens, or tokens by number or text, which are then
- never read as characters. Without "end" a span ends with its content. The content is one of
- "json_schema", as for llama_sieve_init_json_schema without flags, "regex", as for
- llama_sieve_init_regex, and "grammar", GBNF with the rule root and without !<...>. With
+ "begin" and "end" are each a text, which any tokens may spell, or a token, given by number or
+ text, which is then never read as characters. Without "end" a span ends with its content. The
+ content is one of "json_schema", as for llama_sieve_init_json_schema without flags, "regex", as
+ for llama_sieve_init_regex, and "grammar", GBNF with the rule root and without !<...>. With
  "required" the text may end only after a span; with "once" it ends after the first span. Free
- text contains no begin tag, and no begin tag may contain another one. flags is 0. See
+ text contains no begin tag, and no begin tag may contain another begin tag. flags is 0. See
  docs/grammar.md.
 
  The sampler is a grammar, like that of llama_sieve_init_regex. Returns NULL, and
  llama_sieve_last_error names the tag and what is wrong with it, if the description cannot be
  read, is beyond LLAMA_SIEVE_TAGS_MAX, LLAMA_SIEVE_TAGS_MAX_*, LLAMA_SIEVE_JSON_MAX_*,
  LLAMA_SIEVE_PATTERN_MAX_* or LLAMA_SIEVE_GRAMMAR_MAX_*, if vocab or json is NULL, or a bit
- of flags is set. Classes of patterns and steps of schemas count for all tags together. The
- host's tokenizer finds tokens by their texts. Its exceptions pass through, and it may take 512
- KiB of stack.
+ of flags is set. The limits on classes of characters and on steps of schemas apply to all tags
+ together. The host's tokenizer finds tokens by their texts. Its exceptions pass through, and it
+ may take 512 KiB of stack.
 
  The caller guarantees:
  vocab is NULL or a vocabulary of the host; json is NULL or a C string.
@@ -2567,9 +2616,9 @@ const char *llama_sieve_host_profile(void);
 int llama_sieve_bind_host(void *dl_handle);
 
 /*
- Replaces llama.cpp's samplers by this library's in the running process, without LD_PRELOAD: the
- sampler functions of llama.cpp that the program and its libraries import are redirected to the
- preload library, libllama_sieve_preload.so, or llama_sieve_preload.dll on Windows. It is
+ Replaces llama.cpp's samplers with this library's in the running process, without LD_PRELOAD:
+ the sampler functions of llama.cpp that the program and its libraries import are redirected to
+ the preload library, libllama_sieve_preload.so, or llama_sieve_preload.dll on Windows. It is
  loaded from the folder of this library if it is not yet in the process. The same samplers are
  replaced, after the same comparisons and with the same environment variables, as under
  LD_PRELOAD (docs/preload.md). On Windows the host's own sampling function calls these samplers.
@@ -2578,26 +2627,26 @@ int llama_sieve_bind_host(void *dl_handle);
  flags is 0. Existing samplers stay as they are. New ones are this library's. For libraries
  that are loaded later, call the function again: it adds their imports and leaves the others
  unchanged. The function does not affect function pointers that a program has got in another way,
- such as by dlsym or GetProcAddress (Python's ctypes), or has kept from before; imports by a
- number instead of a name; or a llama.cpp that is linked into the program. If several llama.cpps
- are loaded, it uses the first.
+ such as by dlsym or GetProcAddress (Python's ctypes), or has kept from before; imports by
+ ordinal instead of by name; or a llama.cpp that is linked into the program. If several
+ llama.cpps are loaded, it uses the one that was loaded first.
 
- Returns the number of imports that this call has redirected; 0 if all already are, or if the
- preload library was loaded by LD_PRELOAD. LLAMA_SIEVE_ERROR_PARAMS for other flags;
+ Returns the number of imports that this call has redirected; 0 if all are redirected already, or
+ if the preload library was loaded by LD_PRELOAD. LLAMA_SIEVE_ERROR_PARAMS for other flags;
  LLAMA_SIEVE_ERROR_NO_HOST if no llama.cpp is loaded as a shared library;
  LLAMA_SIEVE_ERROR_NOT_FOUND if the preload library cannot be loaded, and on every system but
  Linux with glibc or musl, on x86-64 and aarch64, and Windows on x86-64; LLAMA_SIEVE_ERROR_BUSY
- while another thread loads llama.cpp, or attaches or detaches, for two seconds;
+ if another thread takes more than two seconds to load llama.cpp, to attach or to detach;
  LLAMA_SIEVE_ERROR_INTERNAL if the system does not let the imports be written. After an error
  nothing has changed.
 
  May be called from any thread, even while others sample. The first call waits while another
- thread is inside dlopen. If several libraries have functions of these names, every call waits.
- The preload library stays loaded until the process ends. A forked child is attached as its
- parent was. On Windows, no other thread may load a library that imports llama.cpp's functions
- during the call, since Windows writes that library's import table while it loads the library.
- Source: the tables DT_JMPREL and DT_RELA in ELF, and the import and delay-load import tables in
- PE.
+ thread is inside dlopen. If several libraries export functions with the names of llama.cpp's
+ sampler functions, every call waits. The preload library stays loaded until the process ends. A
+ forked child is attached as its parent was. On Windows, no other thread may load a library that
+ imports llama.cpp's functions during the call, since Windows writes that library's import table
+ while it loads the library. The imports are found in the tables DT_JMPREL and DT_RELA of ELF
+ files, and in the import and delay-load import tables of PE files.
  */
 int llama_sieve_attach(uint32_t flags);
 
@@ -2618,24 +2667,24 @@ int llama_sieve_attach(uint32_t flags);
 int llama_sieve_detach(void);
 
 /*
- Compares this library's sampler with the host's own of the same name, like
- llama_sieve_certify_build for an unknown build.
+ Compares this library's sampler with the host's own sampler of the same name, as
+ llama_sieve_certify_build does for an unknown build.
 
  The caller guarantees:
  sampler_name is NULL or a C string.
  */
 int llama_sieve_certify(const char *sampler_name);
 
-/* The host's sampler has another name. */
+/* The host's sampler has a different name. */
 #define LLAMA_SIEVE_CERTIFY_NAME 1
 
 /* The host's sampler leaves a different number of candidates. */
 #define LLAMA_SIEVE_CERTIFY_SIZE 2
 
-/* Only one of the two marks the candidates as sorted. */
+/* Only one of the two samplers marks the candidates as sorted. */
 #define LLAMA_SIEVE_CERTIFY_SORTED 3
 
-/* The two select different candidates, or only one of them selects one. */
+/* The two samplers select different candidates, or only one of them selects a candidate. */
 #define LLAMA_SIEVE_CERTIFY_SELECTED 4
 
 /* The candidates are in a different order. */
@@ -2648,8 +2697,8 @@ int llama_sieve_certify(const char *sampler_name);
 #define LLAMA_SIEVE_CERTIFY_PROBABILITIES 7
 
 /*
- The arguments of this constructor have changed between builds, or are pointers, and the host's
- build is not known: it was not called.
+ The arguments of the host's constructor have changed between builds, or are pointers, and the
+ host's build is not known. The constructor was not called.
  */
 #define LLAMA_SIEVE_CERTIFY_ARGUMENTS 8
 
@@ -2660,9 +2709,9 @@ int llama_sieve_certify(const char *sampler_name);
 #define LLAMA_SIEVE_CERTIFY_NOT_MADE 10
 
 /*
- Compares this library's sampler with the host's own of the same name, which is the one that
- llama_sampler_name returns ("top-k"), on small arrays. The result holds as long as the host
- stays loaded.
+ Compares this library's sampler with the host's own sampler of the same name on small arrays.
+ The name is the one that llama_sampler_name returns, such as "top-k". The result holds as long
+ as the host stays loaded.
 
  Arguments of constructors depend on the host's build. build is its number, which is used
  unless the host's exports rule it out. If it is 0 or less, the function tries to determine the

@@ -304,8 +304,8 @@ impl Report {
         }
         if !any {
             self.remarks.push(
-                "No llama.cpp here that exports its functions. A library that is loaded later is \
-                 seen by the process's number; one that is linked in statically cannot be replaced."
+                "No llama.cpp here exports its functions. A library that is loaded later shows in \
+                 the report on a process id; one that is linked in statically cannot be replaced."
                     .to_owned(),
             );
         }

@@ -59,9 +59,10 @@ at any time.",
     Section {
         title: "Grammars",
         words: "\
-A constraint for the host's chain: the text follows a grammar in llama.cpp's notation, a JSON
-Schema or a regular expression, or is one of a list. The limits bound the memory and work for an
-untrusted text; one that exceeds them is refused, or ends the generation.",
+Constraints for the host's chain: the generated text matches a grammar in llama.cpp's notation
+or a regular expression, satisfies a JSON Schema, or is one of a list. The limits bound the
+memory and work that an untrusted grammar causes; one that exceeds them is refused, or ends the
+generation.",
         names: "\
 choice_ grammar_ init_choice init_grammar init_json_schema init_regex init_tags json_
 max_vocabularies pattern_ tags_ vocab_forget",

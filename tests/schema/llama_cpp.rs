@@ -41,7 +41,7 @@ fn converter() -> MutexGuard<'static, Converter> {
 /// computes with numbers that overflow, or it would need an unbounded stack.
 const OURS_ALONE: [&str; 6] = [
     "a count behind nothing",
-    "no value follows it",
+    "no value satisfies it",
     "no integer is between the bounds",
     "beyond 64 bits",
     "or a zero in its name",

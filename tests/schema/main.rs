@@ -80,7 +80,7 @@ fn grammar(
             assert!(left_out.is_empty());
             Ok(Some(grammar))
         }
-        Err(refused) if refused.what.contains("no value follows it") => Ok(None),
+        Err(refused) if refused.what.contains("no value satisfies it") => Ok(None),
         Err(refused) => Err(refused.what),
     }
 }

@@ -20,7 +20,7 @@ def report() -> Report:
     if spec is None or spec.origin is None:
         return _without_host(
             "llama-cpp-python is not installed here (pip install llama-cpp-python). Name another "
-            "llama.cpp by a library's path, a program's, or a process's number."
+            "llama.cpp by the path of a library or a program, or by a process id."
         )
     try:
         import llama_cpp  # type: ignore[import-not-found,import-untyped,unused-ignore]

@@ -139,7 +139,7 @@ impl Emitter {
         written.classes = emitter.output.take_classes();
         written.root = whole;
         if !prune(&mut written) {
-            return Err(Refusal::whole("no value follows it"));
+            return Err(Refusal::whole("no value satisfies it"));
         }
         debug_assert_eq!(
             left_recursive(&written),

@@ -766,7 +766,7 @@ fn schemas_are_combined() {
         never
             .expect_err("nothing")
             .to_string()
-            .contains("no value follows it")
+            .contains("no value satisfies it")
     );
 }
 

@@ -236,8 +236,8 @@ impl States {
             .try_for_each(|&item| self.enter(item, next))
     }
 
-    /// Returns the state after an item of an unordered list that occurs at most once: `state`, whose
-    /// tops are positions in lists, with the item marked in each.
+    /// Returns the state after the item at the index `item` of an unordered list, which occurs at
+    /// most once: `state`, with the item marked in the position of each list on top.
     fn with_item(
         &mut self,
         grammar: &Compiled,

@@ -95,7 +95,7 @@ fn a_schema_is_refused_with_its_place_and_keyword() {
 #[test]
 fn what_no_text_follows_is_refused() {
     let endless = r##"{"$ref":"#/a","a":{"properties":{"a":{"$ref":"#/a"}},"required":["a"]}}"##;
-    assert!(said(endless).contains("no value follows it"));
+    assert!(said(endless).contains("no value satisfies it"));
 }
 
 #[test]

@@ -131,7 +131,7 @@ impl<'a> Writer<'a> {
         }
         match has_text(&written) {
             true => Ok((written, self.left_out)),
-            false => Err(Refusal::whole("no value follows it")),
+            false => Err(Refusal::whole("no value satisfies it")),
         }
     }
 
