@@ -217,7 +217,13 @@ impl Emitter {
         match made {
             Ok(Err(texts)) => texts.iter().map(|text| self.output.raw(text)).collect(),
             Ok(Ok(dfa)) if dfa.is_empty() => Ok(Vec::new()),
-            Ok(Ok(dfa)) => Ok(vec![vec![self.output.automaton(&dfa, false)?]]),
+            Ok(Ok(dfa)) => {
+                let mut number = vec![self.output.automaton(&dfa, false)?];
+                if numbers.is_by_sign() {
+                    number.push(self.exponent()?);
+                }
+                Ok(vec![number])
+            }
             Err(_) => {
                 let keyword = match numbers {
                     Numbers { multiples, .. } if !multiples.is_empty() => "multipleOf",
@@ -256,14 +262,20 @@ impl Emitter {
         let some = [&[digit], &*digits].concat();
         let fraction = [&*self.output.raw(".")?, &*some].concat();
         let fraction = self.output.rule(vec![fraction, Vec::new()])?;
+        let exponent = self.exponent()?;
+        Ok(vec![sign, whole, fraction, exponent])
+    }
+
+    /// Returns the exponent of a number, or nothing.
+    fn exponent(&mut self) -> Answer<Element> {
         let signs = self.output.class(&[(0x2B, 0x2B), (0x2D, 0x2D)])?;
         let signs = self.output.rule(vec![vec![signs], Vec::new()])?;
         let e = self.output.class(&[(0x45, 0x45), (0x65, 0x65)])?;
+        let digit = self.output.class(&[(0x30, 0x39)])?;
         // Most programs cannot read an exponent of more digits.
         let few = self.output.times(vec![digit], 1, Some(2))?;
         let exponent = [&[e, signs], &*few].concat();
-        let exponent = self.output.rule(vec![exponent, Vec::new()])?;
-        Ok(vec![sign, whole, fraction, exponent])
+        self.output.rule(vec![exponent, Vec::new()])
     }
 
     fn strings(&mut self, strings: &Strings, at: JsonId) -> Answer<Vec<Sequence>> {
@@ -584,8 +596,9 @@ impl Emitter {
         Ok((seen.len() <= MOST_UNIQUE).then_some(seen))
     }
 
-    /// Returns the grammar's elements for the content of an array whose elements must be unique;
-    /// `None` if a grammar cannot ensure that.
+    /// Returns the grammar elements of the content of an array whose items must be unique, without
+    /// the brackets. Returns `None` if the array has a `contains`, or if its items are not limited
+    /// to at most [`MOST_UNIQUE`] different scalar values.
     fn unique(&mut self, arrays: &Arrays) -> Answer<Option<Sequence>> {
         if !arrays.contains.is_empty() {
             return Ok(None);

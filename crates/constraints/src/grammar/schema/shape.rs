@@ -115,6 +115,21 @@ fn cost(a: usize, b: usize) -> usize {
 }
 
 impl Numbers {
+    /// Returns true if the sign of a number alone decides whether it is in the set: the only bounds
+    /// are 0.
+    pub fn is_by_sign(&self) -> bool {
+        let is_zero = |bound: &Bound| {
+            let number = bound.as_ref().map(|(number, _)| number);
+            number.is_none_or(|number| *number == Decimal::zero())
+        };
+        let others = Self {
+            min: None,
+            max: None,
+            ..self.clone()
+        };
+        is_zero(&self.min) && is_zero(&self.max) && others == Self::default()
+    }
+
     fn len(&self) -> usize {
         let lists = [&self.multiples, &self.no_multiples, &self.except];
         let n: usize = lists.iter().map(|list| list.len()).sum();

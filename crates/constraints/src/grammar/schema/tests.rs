@@ -11,8 +11,11 @@ use super::work::Work;
 use super::{Options, compile, written_as};
 use crate::grammar::compiled::Compiled;
 use crate::grammar::elements::Rules;
+use crate::grammar::engine::Engine;
 use crate::grammar::limits::MAX_SCHEMA_DEPTH;
-use crate::grammar::states::{NONE, States};
+use crate::grammar::states::{NONE, StateId, States};
+use crate::grammar::tests_texts::tree;
+use crate::grammar::tracker::Tracker;
 use crate::grammar::vocabulary_tree::VocabularyTree;
 use llama_sieve_kernels::lcg::Lcg;
 use llama_sieve_kernels::random::HashSet;
@@ -27,16 +30,23 @@ fn compiled(schema: &str, options: Options) -> Result<Compiled, String> {
 /// with `text`. Returns `None` if no accepted text begins with `text`.
 fn followed(grammar: &Compiled, text: &str) -> Option<bool> {
     let mut states = States::default();
-    let mut at = states.initial(grammar).expect("within limits");
+    let start = states.initial(grammar).expect("within limits");
+    let end = after(&mut states, grammar, start, text);
+    (end != NONE).then(|| states.may_end(end))
+}
+
+/// Returns the state after `text`.
+fn after(states: &mut States, grammar: &Compiled, from: StateId, text: &str) -> StateId {
+    let mut at = from;
     for character in text.chars() {
         states.begin_call();
         let group = grammar.group(u32::from(character));
         at = states.step(grammar, at, group).expect("within limits");
         if at == NONE {
-            return None;
+            break;
         }
     }
-    Some(states.may_end(at))
+    at
 }
 
 fn accepts(grammar: &Compiled, text: &str) -> bool {
@@ -346,6 +356,44 @@ fn a_format_that_is_excluded_takes_all_its_texts_along() {
         "",
         "not",
     );
+}
+
+/// Compares numbers with exponents with their values in double precision.
+#[test]
+fn numbers_whose_only_bounds_are_zero_may_have_exponents() {
+    type Holds = fn(&f64) -> bool;
+    let bounds: [(&str, Holds); 5] = [
+        (r#""minimum":0"#, |&x| x >= 0.0),
+        (r#""exclusiveMinimum":0.0"#, |&x| x > 0.0),
+        (r#""maximum":0e3"#, |&x| x <= 0.0),
+        (r#""exclusiveMaximum":-0"#, |&x| x < 0.0),
+        (r#""not":{"minimum":0}"#, |&x| x < 0.0),
+    ];
+    let texts = [
+        "0", "0.0", "0e5", "0.00E-7", "1e-10", "1.5E+3", "0.25e00", "7", "-1e5", "-0.5e-7", "-2E1",
+        "-3",
+    ];
+    for (bound, holds) in bounds {
+        let schema = format!("{{\"type\":\"number\",{bound}}}");
+        let grammar = compiled(&schema, Options::default()).expect(&schema);
+        for text in texts {
+            let number: f64 = text.parse().expect("a number");
+            assert_eq!(accepts(&grammar, text), holds(&number), "{schema}: {text}");
+        }
+        for text in ["1e", "1e100", "-0e1", "1e+", "e5"] {
+            assert!(!accepts(&grammar, text), "{schema}: {text}");
+        }
+    }
+    check(r#"{"type":"number","minimum":1}"#, "+ 10\n- 1e1");
+    check(
+        r#"{"type":"number","minimum":0,"multipleOf":2}"#,
+        "+ 10\n- 1e1",
+    );
+    check(
+        r#"{"type":"number","minimum":0,"maximum":0}"#,
+        "+ 0\n+ 0E1\n- 1e1\n- -1e1",
+    );
+    check(r#"{"type":"integer","minimum":0}"#, "+ 10\n- 1e1");
 }
 
 #[test]
@@ -1041,6 +1089,68 @@ fn members_in_any_order_occur_at_most_once() {
         refusal.to_string().contains("at most 10 properties"),
         "{refusal}"
     );
+}
+
+/// Compares masks, for which tokens of each band of lengths are followed in tables of their own,
+/// with following each token's text from the beginning.
+#[test]
+fn masks_of_long_tokens_are_those_of_their_characters_in_any_order() {
+    const N: usize = 80;
+    let options = Options {
+        any_order: true,
+        ..Options::default()
+    };
+    let properties: serde_json::Map<_, _> = (0..N)
+        .map(|k| (format!("p{k}"), serde_json::json!({"type": "integer"})))
+        .collect();
+    let schema = serde_json::json!({"type": "object", "properties": properties,
+        "required": ["p7", "p70"], "additionalProperties": false});
+    let mut rng = Lcg(29);
+    let mut below = |n: usize| ((u64::from(rng.bits()) * n as u64) >> 32) as usize;
+    let mut texts: Vec<String> = (b' '..=b'~').map(|byte| char::from(byte).into()).collect();
+    for i in 0..400 {
+        let members: Vec<String> = (0..1 + i % 9)
+            .map(|_| format!("\"p{}\": {}", below(N), below(20)))
+            .collect();
+        texts.push(members.join(", ")[i % 3..].into());
+        texts.push(format!(", {}", members.join(", ")));
+    }
+    let tree = tree(texts.clone());
+    assert!(tree.bands().len() > 2, "{}", tree.bands().len());
+    let rules = compile(schema.to_string().as_bytes(), options).expect("a schema");
+    let engine = Arc::new(Engine::new(Compiled::new(rules.0, tree)));
+    let (mut n_allowed, mut n_masks) = (0, 0);
+    for _ in 0..20 {
+        let mut tracker = Tracker::new(Arc::clone(&engine))
+            .expect("within limits")
+            .expect("a text");
+        let (grammar, mut states) = (engine.compiled(), States::default());
+        let mut at = states.initial(grammar).expect("within limits");
+        let mut next = Some((1 + i32::from(b'{' - b' '), "{"));
+        for _ in 0..12 {
+            let Some((token, text)) = next else { break };
+            assert_eq!(
+                tracker.accept([(token, text.as_bytes())].into_iter()),
+                Ok(None)
+            );
+            at = after(&mut states, grammar, at, text);
+            let mask = tracker.mask().expect("within limits");
+            let mut allowed = Vec::new();
+            for (token, text) in (1..).zip(&texts) {
+                let is_allowed = after(&mut states, grammar, at, text) != NONE;
+                assert_eq!(mask.allows(token), is_allowed, "{text}");
+                if is_allowed {
+                    allowed.push((token, text.as_str()));
+                }
+            }
+            n_masks += 1;
+            n_allowed += allowed.len();
+            // Long tokens first, so that the text does not stay within one member.
+            allowed.sort_by_key(|(_, text)| std::cmp::Reverse(text.len()));
+            next = allowed.get(below(allowed.len().clamp(1, 40))).copied();
+        }
+    }
+    assert!(n_masks > 100 && n_allowed > 1000, "{n_masks}, {n_allowed}");
 }
 
 /// Compares names in random spellings with the names that a JSON reader finds in them.
