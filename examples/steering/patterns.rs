@@ -356,8 +356,8 @@ fn replay(session: &mut Session<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// Computes the perplexity of the generated text in the model's own distribution, and stops where
-/// it exceeds 50.
+/// Generates a text and computes its perplexity from the model's raw logits. Stops the generation
+/// when the perplexity of 10 or more tokens exceeds 50.
 fn perplexity(session: &mut Session<'_>) -> Result<(), String> {
     const GATE: f32 = 50.0;
     let params = Params {

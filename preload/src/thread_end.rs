@@ -1,9 +1,10 @@
-//! Destructors of a thread's data, for the standard library and other crates.
+//! Registers destructors of thread-local data, for the standard library and other crates, without
+//! the dynamic linker's lock.
 //!
-//! `thread_local!` registers them with the C library's `__cxa_thread_atexit_impl`, which takes the
-//! dynamic linker's lock: see `llama_sieve::per_thread`. Within this library, and nowhere else,
-//! this module's definition is found instead. The lock keeps a library loaded until its destructors
-//! have run, which this library ensures anyway (`-z nodelete`).
+//! `thread_local!` registers them with the C library's `__cxa_thread_atexit_impl`, which takes that
+//! lock: see `llama_sieve::per_thread`. This module defines a hidden symbol of the same name, to
+//! which only the calls within this library are bound. The C library's function would also keep
+//! this library loaded until its destructors have run; `-z nodelete` does so anyway.
 
 use std::arch::global_asm;
 use std::ffi::{c_int, c_void};

@@ -416,9 +416,9 @@ impl Slot {
         }
     }
 
-    /// True if the complete characters of the text so far are a sentence of the grammar. Tokens
-    /// that end the generation are then allowed. False without a grammar, and while a lazy one
-    /// waits.
+    /// True if the text so far, without an unfinished character at its end, is a sentence of the
+    /// grammar. Tokens that end the generation are then allowed. False without a grammar, while a
+    /// lazy grammar waits for its trigger, and once the constraint is dead.
     pub fn is_complete(&self) -> bool {
         let core = self.core.lock();
         core.as_ref().is_some_and(Core::is_complete)

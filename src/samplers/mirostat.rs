@@ -6,7 +6,7 @@
 //! `eta` times the error. Version 1 estimates from the first `m` candidates how fast probabilities
 //! fall (Zipf's law) and computes how many to keep. Version 2 keeps those of surprisal up to `mu`.
 //!
-//! The sum over all candidates is found without sorting (see [`DescendingSum`]). Only the kept
+//! The sum of the exponentials is found without sorting (see [`DescendingSum`]). Only the kept
 //! candidates are then sorted. Most of them were already selected for the sum. Version 2 takes one
 //! `log2` per candidate that it keeps.
 
@@ -80,8 +80,8 @@ impl Feedback {
     }
 
     /// Keeps the first candidates of a vocabulary's logits, with ties in the host's order. `rank`
-    /// ranks them, given the sum over all, and returns their number. Returns false if that is not
-    /// possible without sorting all of them.
+    /// ranks them, given the sum of the exponentials of all candidates, and returns their number.
+    /// Returns false if that is not possible without sorting all of them.
     // In bounds: the ranking holds tokens of the vocabulary.
     fn keep_of_whole(
         &mut self,
@@ -247,8 +247,8 @@ impl Mirostat {
 
 /// The cut of version 1.
 impl Feedback {
-    /// Ranks the candidates to keep, given the sum over all and the number of candidates for the
-    /// estimate. Returns their number; `None` if that is not possible.
+    /// Ranks the candidates to keep, given the sum of the exponentials of all candidates and the
+    /// number of candidates for the estimate. Returns their number; `None` if that is not possible.
     fn rank_estimated(&mut self, sum: f32, estimated: usize, n_vocab: i32) -> Option<usize> {
         let ps = self.descending.probabilities(sum, estimated)?;
         let s = zipf_exponent(ps, estimated - 1);
@@ -413,7 +413,8 @@ impl Feedback {
         self.descending.count_at_least(sum, self.least()) > n / MOST_OF
     }
 
-    /// Ranks the candidates to keep, given the sum over all, and returns their number.
+    /// Ranks the candidates to keep, and perhaps some more, and returns the number to keep. `sum`
+    /// is the sum of the exponentials of all candidates.
     fn rank_bounded(&mut self, sum: f32) -> usize {
         let least = self.least();
         let ps = self.descending.ranked_at_least(sum, least);

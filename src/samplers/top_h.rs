@@ -31,8 +31,9 @@ pub struct TopH {
     alpha: f32,
     work: Scratch<Workspace>,
     order: Scratch<HostOrder>,
-    /// Buffers for the largest logits, in ascending order of token and in descending order.
+    /// A buffer for the largest logits, in ascending order of token.
     picked: Scratch<Picked>,
+    /// A buffer for a copy of `picked` in descending order.
     descending: Scratch<Ps>,
 }
 

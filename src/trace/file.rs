@@ -47,9 +47,10 @@ pub(super) struct LineFile {
 }
 
 impl LineFile {
-    /// Opens a file, except on Windows for this user alone, and empties it. Fails, with the reason,
-    /// for a link, for anything but a file, for a file with several names, for one that is being
-    /// written and, except on Windows, for another user's file.
+    /// Opens or creates a file, and empties it. Except on Windows, only this user can then read or
+    /// write it. Fails, with the reason, for a link, for anything but a file, for a file with
+    /// several names, and for one that is being written; except on Windows also for another user's
+    /// file.
     pub(super) fn open(path: &str) -> Result<Self, String> {
         let of = |text: &str| format!("{}: {text}", quoted(path));
         let file = system::open(path).map_err(|refusal| match refusal {

@@ -105,8 +105,8 @@ pub fn walk(text: &[u8], vocabulary: &Vocabulary, n_steps: usize, rng: &mut Rng)
     Some(n_steps)
 }
 
-/// Returns the stacks that the built-in would have at the beginning; `None` if there are too many,
-/// or if the text is no grammar.
+/// Returns the built-in's stacks at the beginning of a text of the grammar `text`; `None` if `text`
+/// is not a grammar, or if the built-in must not be called with it (see [`Stacks::new`]).
 pub fn stacks(text: &[u8], vocabulary: &Vocabulary) -> Option<Stacks> {
     Stacks::new(written(text, vocabulary)?)
 }

@@ -121,7 +121,8 @@ pub fn schema(below: &mut Below<'_>, depth: usize) -> Value {
     Value::Object(all)
 }
 
-/// Returns a random schema with two definitions, which it and they may refer to.
+/// Returns a random schema with two definitions. Its subschemas, and those of the definitions, may
+/// refer to the definitions.
 pub fn whole(below: &mut Below<'_>) -> Value {
     let mut schema = schema(below, 2);
     if let Value::Object(members) = &mut schema {

@@ -207,7 +207,8 @@ pub fn pinned(address: NonNull<c_void>) -> Option<Module> {
     found(PIN | BY_ADDRESS, address)
 }
 
-/// Returns the module that contains `address`, with the effect of these flags.
+/// Calls `GetModuleHandleExW` with `flags`, which must include [`BY_ADDRESS`]. Returns the module
+/// that contains `address`; `None` if there is none.
 fn found(flags: u32, address: NonNull<c_void>) -> Option<Module> {
     let mut module = null_mut();
     let name = address.as_ptr().cast_const().cast();

@@ -41,9 +41,9 @@ const _: () = assert!(LLAMA_SIEVE_GRAMMAR_MAX_WAITING_TEXT == limits::MAX_WAITIN
 /// Makes a grammar sampler that allows everything until one of the words occurs in the text, or one
 /// of the tokens is accepted. The grammar then begins with that word, or with that token.
 ///
-/// The function corresponds to llama.cpp's deprecated constructor, which joins all words into one
-/// pattern. Otherwise it works like llama_sieve_init_grammar_lazy_patterns. If `trigger_words` is
-/// NULL, there are no words, and `num_trigger_words` is ignored.
+/// Like llama.cpp's deprecated llama_sampler_init_grammar_lazy, this function joins all words into
+/// one pattern. If `trigger_words` is NULL, there are no words, and `num_trigger_words` is ignored.
+/// In all other respects it works like llama_sieve_init_grammar_lazy_patterns.
 ///
 /// # Safety
 /// `vocab` is NULL or a vocabulary of the host; `grammar_str` and `grammar_root` are NULL or C

@@ -132,8 +132,9 @@ pub unsafe extern "C" fn llama_sieve_grammar_mask(
 
 /// Returns true if the text so far is a complete sentence of the grammar, so that the generation
 /// may end. An unfinished character at the end of the last token does not count, as in llama.cpp.
-/// Returns false if the grammar is empty, while a lazy grammar waits, and, with an error, for NULL
-/// and for other samplers. May be called from any thread.
+/// Returns false if the grammar is empty, while a lazy grammar waits for its trigger, once the
+/// constraint is dead, and, with an error, for NULL and for other samplers. May be called from any
+/// thread.
 ///
 /// # Safety
 /// `smpl` is NULL or a live sampler.

@@ -98,8 +98,8 @@ impl Ranking {
         self.sorted.extend(sorted);
     }
 
-    /// Copies the logits into the buffer for the ordered ones, which is in a cache and so is faster
-    /// to write.
+    /// Copies the logits into `sorted`. Returns the properties of the logits and the ids. The last
+    /// ranking wrote `sorted` after `values`, so it is more likely to be in a cache.
     fn take_logits(&mut self, data: &[TokenData]) -> Column {
         self.sorted.resize(data.len(), 0.0);
         copy_column(data, &mut self.sorted)

@@ -24,7 +24,8 @@ use crate::per_thread::lent_per_thread;
 use crate::simd::libm::fma;
 use crate::token::TokenData;
 
-/// The relative rounding error of one operation on `float`s.
+/// The unit roundoff of `float`: the maximum relative rounding error of one operation, unless the
+/// result is below the smallest normal float.
 const ROUNDING: f64 = f32::EPSILON as f64 / 2.0;
 /// The error of the sums here, relative to the sums of the absolute terms: 70 roundings at most, in
 /// the order of `moments`.

@@ -6,7 +6,7 @@ use crate::token::TokenData;
 
 dispatched! {
     /// Sets the logits of candidates whose tokens are not in `allowed` to minus infinity. Reads 12
-    /// bytes per candidate, and writes only changes.
+    /// bytes per candidate. Does not write to blocks of 64 candidates that are all allowed.
     pub fn mask_tokens(data: &mut [TokenData], allowed: &[u64]) => mask_tokens_on;
     /// Sets the logits of tokens that are not in `allowed` to minus infinity. The first logit is
     /// that of token 0. Reads and writes 4 bytes per logit if a word has bits of both kinds.

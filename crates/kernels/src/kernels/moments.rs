@@ -20,7 +20,7 @@ dispatched! {
     ) -> (f32, Option<f32>) => moments_on;
     /// Returns the sum of squared deviations from `mean` of all logits except minus infinity, as if
     /// added in order. Then sets every logit below `threshold` to minus infinity. Reads 12 bytes
-    /// per candidate, and writes those that change.
+    /// per candidate.
     pub fn squares_masking(data: &mut [TokenData], mean: f32, threshold: f32) -> f32
         => squares_masking_on;
     /// Writes the `sums` of [`moments`] for a column of logits. Reads 4 bytes per logit.

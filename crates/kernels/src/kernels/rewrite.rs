@@ -107,7 +107,7 @@ dispatched! {
     /// Divides every logit by `by`. Reads and writes 12 bytes per candidate.
     pub fn divide_logits(data: &mut [TokenData], by: f32) => divide_logits_on;
     /// Sets every logit below `threshold` to minus infinity. Reads 12 bytes per candidate, and
-    /// writes those that change.
+    /// writes the vectors in which a logit is below it, and the last vector.
     pub fn mask_below(data: &mut [TokenData], threshold: f32) => mask_below_on;
     /// Sets every logit of a column below `threshold` to minus infinity. Reads and writes 4 bytes
     /// per logit.

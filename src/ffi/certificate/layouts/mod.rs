@@ -210,7 +210,8 @@ pub enum Settled {
     CopiedOtherwise,
 }
 
-/// The arguments of a call, read according to each list that was possible.
+/// The arguments of a call, interpreted according to each argument list that had not been refuted
+/// when they were read; `None` for the other lists.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Read([Option<Result<Arguments, Unread>>; LISTS]);
 

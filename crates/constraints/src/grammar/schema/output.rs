@@ -30,19 +30,21 @@ pub struct Output {
     /// The spellings of each ASCII character alone; empty spellings if they have not been built
     /// yet.
     ascii: Vec<Spellings>,
-    /// The element for one of some escape letters, by a set with a bit for each.
+    /// For each set of escape letters, with a bit for each, the element that matches one of them.
     letters: Map<u8, Element>,
-    /// The element for one hexadecimal digit, by a set with a bit for each value.
+    /// For each set of hexadecimal digits, with a bit for each, the element that matches one of
+    /// them.
     digits: Map<u16, Element>,
-    /// The elements for several hexadecimal digits, by their number and the allowed values.
+    /// For each number of hexadecimal digits and each set of values, the elements that match them.
     hexadecimal: Map<(u32, Vec<Span>), Sequence>,
-    /// The element after `\u` for characters from [`HIGH`] on, by these characters.
+    /// For each set of characters at or above [`HIGH`], the element that matches the rest of their
+    /// escapes after `\u`.
     high: Map<Vec<Span>, Element>,
-    /// The element after `\u` for all characters from [`HIGH`] on.
+    /// The same element for all characters at or above [`HIGH`].
     all_high: Option<Element>,
     spellings: Map<Vec<Span>, Spellings>,
     characters: Map<Vec<Span>, Element>,
-    /// The rules of unbounded repetitions, by the repeated sequence.
+    /// For each sequence, the rule of its unbounded repetition.
     loops: Map<Sequence, Element>,
     /// The rules of automata, by the address of the automaton, and true for the content of a
     /// string. The automata are kept alive, so that no other automaton gets the same address.

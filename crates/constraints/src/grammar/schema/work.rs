@@ -20,7 +20,8 @@ impl Default for Work {
 }
 
 impl Work {
-    /// Subtracts steps. If there are not enough, sets the rest to 0 and fails.
+    /// Subtracts `n` from the steps that are left. If fewer are left, sets their number to 0 and
+    /// fails.
     pub fn spend(&self, n: usize) -> Result<(), TooLarge> {
         let left = self.0.get().checked_sub(n);
         self.0.set(left.unwrap_or(0));

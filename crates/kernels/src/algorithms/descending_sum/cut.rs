@@ -25,14 +25,14 @@ room!(DescendingCut: es, ps, binades, equals);
 /// The result of a search for the cut of a descending sum.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum End {
-    /// The sum of the first probabilities reaches the number.
+    /// The running sum of the probabilities, the largest first, reaches the threshold.
     At {
-        /// The number of these probabilities.
+        /// The number of probabilities in the sum when it first reaches the threshold.
         n: usize,
-        /// The logit of the last one.
+        /// The logit of the last of them.
         last: f32,
     },
-    /// The sum of all probabilities does not reach the number.
+    /// The sum of all probabilities does not reach the threshold.
     Beyond,
     /// The cut can be found only by sorting all candidates.
     Unknown,

@@ -60,7 +60,7 @@ pub enum Node {
     },
     /// A reference.
     Reference(Rc<str>),
-    /// A value of one of these nodes.
+    /// A value that satisfies at least one of these nodes.
     AnyOf(Rc<[NodeId]>),
     /// An object with the members of all of these nodes, or their common values.
     AllOf(Rc<[NodeId]>),
