@@ -2026,8 +2026,9 @@ size_t llama_sieve_grammar_mask(const struct llama_sampler *smpl, uint32_t *bits
 /*
  Returns true if the text so far is a complete sentence of the grammar, so that the generation
  may end. An unfinished character at the end of the last token does not count, as in llama.cpp.
- Returns false if the grammar is empty, while a lazy grammar waits, and, with an error, for NULL
- and for other samplers. May be called from any thread.
+ Returns false if the grammar is empty, while a lazy grammar waits for its trigger, once the
+ constraint is dead, and, with an error, for NULL and for other samplers. May be called from any
+ thread.
 
  The caller guarantees:
  smpl is NULL or a live sampler.
@@ -2144,9 +2145,9 @@ size_t llama_sieve_grammar_forced(const struct llama_sampler *smpl, char *bytes,
  Makes a grammar sampler that allows everything until one of the words occurs in the text, or one
  of the tokens is accepted. The grammar then begins with that word, or with that token.
 
- The function corresponds to llama.cpp's deprecated constructor, which joins all words into one
- pattern. Otherwise it works like llama_sieve_init_grammar_lazy_patterns. If trigger_words is
- NULL, there are no words, and num_trigger_words is ignored.
+ Like llama.cpp's deprecated llama_sampler_init_grammar_lazy, this function joins all words into
+ one pattern. If trigger_words is NULL, there are no words, and num_trigger_words is ignored.
+ In all other respects it works like llama_sieve_init_grammar_lazy_patterns.
 
  The caller guarantees:
  vocab is NULL or a vocabulary of the host; grammar_str and grammar_root are NULL or C
@@ -2338,8 +2339,8 @@ struct llama_sampler *llama_sieve_init_choice(const struct llama_vocab *vocab,
 #define LLAMA_SIEVE_JSON_MAX_CHAIN 100
 
 /*
- The maximum number of different sets of values that a JSON Schema may describe: those of its
- subschemas and constants, and their combinations.
+ The maximum number of expressions that compiling a JSON Schema may create: one for each
+ subschema and each constant, and one for each different combination of these.
  */
 #define LLAMA_SIEVE_JSON_MAX_COMBINATIONS 65536
 

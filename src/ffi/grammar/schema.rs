@@ -43,8 +43,8 @@ const _: () = assert!(LLAMA_SIEVE_JSON_MAX_VALUES == limits::MAX_SCHEMA_VALUES);
 /// "allOf" and similar keywords.
 pub const LLAMA_SIEVE_JSON_MAX_CHAIN: usize = 100;
 const _: () = assert!(LLAMA_SIEVE_JSON_MAX_CHAIN == limits::MAX_SCHEMA_CHAIN);
-/// The maximum number of expressions that compiling a JSON Schema may create: one for each subschema
-/// and each constant, and one for each different combination of these.
+/// The maximum number of expressions that compiling a JSON Schema may create: one for each
+/// subschema and each constant, and one for each different combination of these.
 pub const LLAMA_SIEVE_JSON_MAX_COMBINATIONS: usize = 65_536;
 const _: () = assert!(LLAMA_SIEVE_JSON_MAX_COMBINATIONS == limits::MAX_SCHEMA_COMBINATIONS);
 /// The maximum number of alternatives for one value: the product of the numbers of alternatives in

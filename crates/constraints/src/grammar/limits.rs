@@ -106,8 +106,8 @@ pub const MAX_SCHEMA_VALUES: usize = 1 << 20;
 /// The maximum length of a chain of references in a JSON Schema, and the maximum number of nested
 /// schemas that apply to one value.
 pub const MAX_SCHEMA_CHAIN: usize = 100;
-/// The maximum number of expressions that compiling a JSON Schema may create: one for each subschema
-/// and each constant, and one for each different combination of these.
+/// The maximum number of expressions that compiling a JSON Schema may create: one for each
+/// subschema and each constant, and one for each different combination of these.
 pub const MAX_SCHEMA_COMBINATIONS: usize = 1 << 16;
 /// The maximum number of alternatives for one value of a JSON Schema: the product of the numbers of
 /// alternatives in its `anyOf` keywords.

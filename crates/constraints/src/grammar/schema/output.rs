@@ -40,7 +40,8 @@ pub struct Output {
     /// For each set of characters at or above [`HIGH`], the element that matches the rest of their
     /// escapes after `\u`.
     high: Map<Vec<Span>, Element>,
-    /// The same element for all characters at or above [`HIGH`].
+    /// The element that matches the rest of the escape, after `\u`, of any character at or above
+    /// [`HIGH`].
     all_high: Option<Element>,
     spellings: Map<Vec<Span>, Spellings>,
     characters: Map<Vec<Span>, Element>,
