@@ -1,5 +1,5 @@
-//! Makes candidates from the raw logits that reach a threshold. Only groups whose maximum reaches
-//! the threshold are read.
+//! Makes candidates from the raw logits that reach a threshold. Only blocks of [`GROUP`] logits
+//! whose maximum reaches the threshold are read.
 
 use std::mem::MaybeUninit;
 
@@ -15,8 +15,8 @@ dispatched! {
 
 impl Logits<'_> {
     /// Appends the candidates whose logits are at least `threshold`, which must be above minus
-    /// infinity. The token id of the first logit is `first`. Only groups whose maximum in `maxima`
-    /// reaches `threshold` are read.
+    /// infinity. The token id of the first logit is `first`. Only blocks of [`GROUP`] logits whose
+    /// maximum in `maxima` reaches `threshold` are read.
     pub fn collect(
         &self,
         maxima: &[f32],

@@ -425,10 +425,10 @@ pub trait Vector: Copy {
         let parts = self.ln_parts(x);
         self.narrow([ln_of_half(self, &parts, 0), ln_of_half(self, &parts, 1)])
     }
-    /// True if results of [`exp_approx`](Self::exp_approx) show that a number was out of range, so
-    /// that it need not be checked in advance: numbers whose exponential overflows, infinite
-    /// numbers and NaN give results that are not finite, and others below -80 give results that are
-    /// not below 0.
+    /// True if [`exp_approx`](Self::exp_approx) may be called with any number, so that numbers need
+    /// not be checked in advance: a result that cannot be used shows it. Infinite numbers, NaN and
+    /// numbers whose exponential overflows give results that are not finite. All others below -80
+    /// give a result between 0 and e^-80, or one that is not finite.
     const EXP_APPROX_TELLS: bool = false;
     /// [`exp_approx`](Self::exp_approx) accepts numbers up to 40 whose squares are below this
     /// bound.

@@ -470,9 +470,11 @@ impl<'a> Writer<'a> {
         self.named(&joined(name, "kv"), vec![member])
     }
 
-    /// Returns the names, in quotation marks, that no member has, with two peculiarities of
-    /// llama.cpp: nonempty proper prefixes of the members' names are left out, and the first
-    /// character that differs from them may be any character, even one that must be escaped.
+    /// Returns the elements for a name, in quotation marks, that no member has. As in llama.cpp,
+    /// nonempty proper prefixes of the members' names are left out, and the first character that
+    /// differs from these names may be anything but a quotation mark, even a character that must be
+    /// escaped. Names with `^` or `-` are treated as llama.cpp's classes happen to treat them: see
+    /// below, and [`Branches::others`].
     fn other_names(&mut self, members: &Members) -> Answer<Sequence> {
         let n_bytes: usize = members.named.iter().map(|(name, _)| name.len()).sum();
         self.output.room_for(n_bytes)?;
