@@ -1295,7 +1295,7 @@ int llama_sieve_candidates(const struct llama_sieve *sieve,
 
 /*
  Sets whether llama_sieve_last_stats includes entropies and surprisals. They cost an extra pass
- over the logits, which takes up to four times as long as finding the maximum. If the filters
+ over the logits, which takes about four times as long as finding the maximum. If the filters
  leave the whole vocabulary, all of it is also written out as candidates and read once more.
  Returns LLAMA_SIEVE_OK, or a negative error for NULL and for a sieve in use.
 

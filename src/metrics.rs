@@ -10,14 +10,16 @@
 //! - entropy = ln(1 + Z) + S / (1 + Z) (Shannon 1948),
 //! - surprisal of a token = -d + ln(1 + Z).
 //!
-//! Every term is at or above 0, so nothing cancels, however peaked the distribution is, and
-//! whatever offset all logits share. Z leaves out the largest logit's own term, 1, so that ln(1 +
-//! Z) keeps its digits when Z is tiny. Exponentials are `float`s with a relative error of at most
-//! 1.4e-7. At most 8 terms of a sum are added as `float`s, and the partial sums as `double`s. So
-//! each metric is within a millionth of its value in `double` arithmetic. There is one pass over
-//! the vocabulary, which reads 4 bytes per logit (2 in half precision) and takes 13 vector
-//! operations per 16 logits, in chunks that stay in the first-level cache. It costs less than four
-//! times as much as a maximum alone. The last bits depend on the instruction set.
+//! Every term of entropy and surprisal is at or above 0, so nothing cancels, however peaked the
+//! distribution is, and whatever offset all logits share. Z leaves out the largest logit's own
+//! term, 1, so that ln(1 + Z) keeps its digits when Z is tiny. Exponentials are `float`s with a
+//! relative error of at most 1.4e-7. At most 8 terms of a sum are added as `float`s, and the
+//! partial sums as `double`s. So entropy and surprisal are within a millionth of their values in
+//! `double` arithmetic. In log-sum-exp, m may cancel the logarithm, so its error is at most a
+//! millionth in absolute terms. There is one pass over the vocabulary, which reads 4 bytes per
+//! logit (2 in half precision) and takes 13 vector operations per 16 logits, in chunks that stay in
+//! the first-level cache. It costs about four times as much as a maximum alone. The last bits
+//! depend on the instruction set.
 //!
 //! NaN counts as minus infinity, which is a masked token of probability 0. A logit of plus infinity
 //! takes all the probability. If there are several, the first one does.

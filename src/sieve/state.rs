@@ -218,8 +218,8 @@ fn one_of<T: Copy>(name: &str, number: u32, values: &[T]) -> Result<T, Error> {
     value.ok_or_else(|| Error::State(format!("{name} of the state is {number}")))
 }
 
-/// Reads a state that this or an earlier version wrote. Everything except the parameters is
-/// checked.
+/// Reads a state that this or an earlier version wrote. Does not check the parameters, the memory
+/// of stages, or the content of the random generator.
 // In bounds: the bytes are not shorter than `HEAD` and `SUM`, and the length of the part between
 // was checked.
 pub(super) fn read(

@@ -83,7 +83,7 @@ impl Known {
 struct Cache {
     /// The tries, by the canonical form of the payload.
     tries: LruCache<Key, Arc<Trie>, ProcessState>,
-    /// The payloads of these tries, by their hash. Each is evicted with its trie.
+    /// Payloads of these tries, by their hash. Each is evicted with its trie, if not before.
     known: LruCache<u64, Known, ProcessState>,
     stats: CacheStats,
     reordered: u64,

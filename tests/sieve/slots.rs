@@ -276,7 +276,7 @@ fn text(sieve: &Handled, positions: std::ops::Range<u64>) -> Vec<i32> {
     positions.map(token).collect()
 }
 
-/// Tests each sampler that remembers tokens as the only stage.
+/// Tests each sampler that remembers tokens, in a slot before top-k and temperature.
 #[test]
 fn samplers_go_on_where_they_were() {
     let samplers = [

@@ -125,8 +125,8 @@ impl Span {
         children
     }
 
-    /// Returns the tokens that may follow, ascending, including those that may follow a complete
-    /// value; none while idle.
+    /// Returns the tokens that continue the prefix and, if the prefix is a complete value, the
+    /// descriptor's terminators, ascending; none while idle.
     pub fn following(&self) -> Vec<i32> {
         let Some(prefix) = &self.prefix else {
             return Vec::new();

@@ -367,8 +367,8 @@ const ARRAY: Argument = argument!("data", "size", MOST_TOKENS);
 struct Filled {
     /// The logits; minus infinity for tokens that are not in the array.
     logits: Vec<f32>,
-    /// True if the array has exactly all tokens, in order, as a host fills it: not marked as sorted,
-    /// with no token selected, and with every `p` 0.
+    /// True if the array has exactly all tokens, in order, as a host fills it: not marked as
+    /// sorted, with no token selected, and with every `p` 0.
     is_whole: bool,
 }
 

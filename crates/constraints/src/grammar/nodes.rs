@@ -380,8 +380,9 @@ impl Nodes {
         }
     }
 
-    /// Returns a summary of the texts below a node, each up to its first control character; `None`
-    /// unless each text of the tree has a control character.
+    /// Returns a summary of the texts below a node: the kinds of their characters up to the first
+    /// control character, and the height of the whole texts. Returns `None` unless each text of the
+    /// tree has a control character.
     #[inline]
     pub fn before_controls(&self, node: usize) -> Option<Summary> {
         let kinds = *self.before_controls.get(node)?;

@@ -1,4 +1,4 @@
-//! Computes logarithms of probabilities, bit for bit as the host's `logf` does, and the terms of
+//! Computes logarithms of probabilities, bit for bit as the process's `logf` does, and the terms of
 //! their entropy.
 
 use super::layout::{SUM_BLOCK, binade};
@@ -50,8 +50,8 @@ fn lns_on<V: Vector>(v: V, xs: &[f32], to: &mut [f32]) {
     lns_by_host(chunks.remainder(), rest.into_remainder());
 }
 
-/// Writes the logarithms by calls to the host's `logf`. Out of line, so that the loop keeps its
-/// registers.
+/// Writes the logarithms by calls to the C library's `logf`. Out of line, so that the loop keeps
+/// its registers.
 #[cold]
 #[inline(never)]
 fn lns_by_host(xs: &[f32], to: &mut [f32]) {
@@ -89,8 +89,8 @@ fn entropies_on<V: Vector>(v: V, ps: &[f32], to: &mut [f32]) -> f32 {
     }
 }
 
-/// Implements `entropies` by the host's `logf`. Returns the smallest probability, or 1 if there is
-/// none.
+/// Implements `entropies` by the C library's `logf`. Returns the smallest probability, or 1 if
+/// there is none.
 #[cold]
 #[inline(never)]
 fn entropies_by_host(ps: &[f32], to: &mut [f32]) -> f32 {
@@ -207,7 +207,8 @@ fn surprisals_on<V: Vector>(
     v.reduce_add_d(v.add_d(totals[0], totals[1])) + by_host + rest
 }
 
-/// Implements `surprisals` by the host's `logf`. Out of line, so that the loop keeps its registers.
+/// Implements `surprisals` by the C library's `logf`. Out of line, so that the loop keeps its
+/// registers.
 #[cold]
 #[inline(never)]
 fn surprisals_by_host(

@@ -50,37 +50,37 @@ mod interpreted {
 #[cfg(miri)]
 use interpreted::{exp_double, expf, log2f, logf, pow_double, powf};
 
-/// Returns e^x, bit for bit as the host's `expf`.
+/// Returns e^x, bit for bit as the process's `expf`.
 #[inline]
 pub fn exp(x: f32) -> f32 {
     expf(x)
 }
 
-/// Returns the natural logarithm, bit for bit as the host's `logf`.
+/// Returns the natural logarithm, bit for bit as the process's `logf`.
 #[inline]
 pub fn ln(x: f32) -> f32 {
     logf(x)
 }
 
-/// Returns the logarithm to base 2, bit for bit as the host's `log2f`.
+/// Returns the logarithm to base 2, bit for bit as the process's `log2f`.
 #[inline]
 pub fn log2(x: f32) -> f32 {
     log2f(x)
 }
 
-/// Returns x^y, bit for bit as the host's `powf`.
+/// Returns x^y, bit for bit as the process's `powf`.
 #[inline]
 pub fn pow(x: f32, y: f32) -> f32 {
     powf(x, y)
 }
 
-/// Returns e^x in double precision, bit for bit as the host's `exp`.
+/// Returns e^x in double precision, bit for bit as the process's `exp`.
 #[inline]
 pub fn exp_f64(x: f64) -> f64 {
     exp_double(x)
 }
 
-/// Returns x^y in double precision, bit for bit as the host's `pow`.
+/// Returns x^y in double precision, bit for bit as the process's `pow`.
 #[inline]
 pub fn pow_f64(x: f64, y: f64) -> f64 {
     pow_double(x, y)

@@ -22,7 +22,7 @@ pub(super) enum Part {
     Dash,
     /// More repetitions than the grammars of [`Rules`](Part::Rules) contain.
     Counts,
-    /// More than 2000 repetitions, with no upper bound.
+    /// More than 2000 repetitions, which count as unbounded.
     Beyond,
     /// Grammars that wait for words.
     Words,
