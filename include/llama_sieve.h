@@ -2313,7 +2313,8 @@ struct llama_sampler *llama_sieve_init_choice(const struct llama_vocab *vocab,
 
 /*
  A flag: properties in any order, instead of the schema's. Objects of more than 10 properties are
- refused if "minProperties" or "maxProperties" bounds their number, and as GBNF.
+ refused if "minProperties" or "maxProperties" bounds their number, if "not", "oneOf" or "if"
+ requires a property that is not named, and as GBNF.
  */
 #define LLAMA_SIEVE_JSON_ANY_ORDER 8
 

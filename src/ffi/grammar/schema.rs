@@ -24,7 +24,8 @@ pub const LLAMA_SIEVE_JSON_COMPACT: u32 = 2;
 /// mentions those, as if "additionalProperties" were false.
 pub const LLAMA_SIEVE_JSON_CLOSED: u32 = 4;
 /// A flag: properties in any order, instead of the schema's. Objects of more than 10 properties are
-/// refused if "minProperties" or "maxProperties" bounds their number, and as GBNF.
+/// refused if "minProperties" or "maxProperties" bounds their number, if "not", "oneOf" or "if"
+/// requires a property that is not named, and as GBNF.
 pub const LLAMA_SIEVE_JSON_ANY_ORDER: u32 = 8;
 /// A flag: a keyword that cannot be enforced is ignored, with a warning that names it. Without the
 /// flag the schema is refused.

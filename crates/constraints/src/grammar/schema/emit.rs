@@ -1105,8 +1105,9 @@ impl Emitter {
                 "properties",
                 format!(
                     "LLAMA_SIEVE_JSON_ANY_ORDER takes at most {MOST_IN_ANY_ORDER} properties of one \
-                     object where their number is bounded or the grammar is written as text; take \
-                     the order of the schema"
+                     object if their number is bounded, if another keyword requires a property \
+                     that is not named, or if the grammar is written as text; take the order of \
+                     the schema"
                 ),
             ));
         }
