@@ -516,14 +516,14 @@ impl Theirs {
     }
 }
 
-/// A guard: while it exists, this thread is inside the host's function with this name. It is
-/// dropped even if the function throws.
+/// A guard: while it exists, this thread is inside the host's function that was named to
+/// [`enter`](Self::enter). It is dropped even if the function throws.
 struct Inside {
     before: (Option<&'static CStr>, usize),
 }
 
 thread_local! {
-    /// The function that this thread is in, and the number of calls back from it.
+    /// The function that this thread is in, and the number of calls of it that have not returned.
     static INSIDE: Cell<(Option<&'static CStr>, usize)> = const { Cell::new((None, 0)) };
 }
 

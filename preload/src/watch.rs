@@ -32,7 +32,8 @@ impl Question {
     }
 }
 
-/// The function of the first query of a host that samples.
+/// The first function that `common_sampler_sample` queries, and one of those that
+/// `llama_sampler_sample` queries.
 pub static SAMPLED_PROBS: Function = Function::new(c"llama_get_sampled_probs_ith");
 
 /// True if the host has functions that return the results of a backend.

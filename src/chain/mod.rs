@@ -51,8 +51,8 @@ impl fmt::Display for ChainError {
 impl std::error::Error for ChainError {}
 
 /// Returns the token that the pool has selected. It is an error if the selected candidate has a
-/// logit of minus infinity or NaN. Selectors choose such a candidate if no other is left, if an
-/// array that is marked as sorted begins with it, or if an infinite logit makes all probabilities
+/// logit of minus infinity or NaN. Selectors may choose such a candidate if no other is left, if an
+/// array that is marked as sorted begins with one, or if an infinite logit makes all probabilities
 /// NaN.
 pub fn outcome(pool: &Pool<'_>) -> Result<Token, ChainError> {
     let token = selected(pool)?;

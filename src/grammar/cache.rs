@@ -56,7 +56,8 @@ fn with<T>(look: impl FnOnce(&mut Cache) -> T) -> T {
 pub enum Kind {
     /// A text in GBNF, with llama.cpp's limit of repetitions, and the name of its root.
     HostGrammar,
-    /// A text in GBNF with more repetitions than llama.cpp allows, and the name of its root.
+    /// A text in GBNF, which may have more repetitions than llama.cpp allows, and the name of its
+    /// root.
     Grammar,
     /// A regular expression.
     Pattern,
@@ -195,7 +196,7 @@ impl Cache {
     }
 
     /// Evicts the least recently used grammars until the limit of bytes is met. Of grammars in use,
-    /// only the masks are dropped.
+    /// only the masks and the unused tables of transitions are dropped.
     fn trim(&mut self, removed: &mut Vec<Arc<Engine>>) {
         let mut bytes = self.bytes();
         let mut unused = Vec::new();

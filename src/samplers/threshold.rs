@@ -7,8 +7,9 @@
 //!
 //! The sums of the distribution are computed in one pass (two for p-less) with an error of at most
 //! a millionth, which gives bounds on the threshold. If a candidate is between the bounds, the sums
-//! are computed again in double precision, with an error of at most 1e-9. Only if a candidate is
-//! still between them is everything computed by the definition, term by term.
+//! are computed again in double precision, with an error of at most 1e-9. If a candidate is still
+//! between them, or if the first sums give no lower bound, everything is computed by the
+//! definition, term by term.
 
 use std::ffi::CStr;
 use std::fmt::Debug;

@@ -350,8 +350,8 @@ impl Sieve {
 
     /// Writes history, generator, parameters and the memory of the stages into the first
     /// [`state_size`](Self::state_size) bytes. Fails if there are fewer, or if a sampler in a slot
-    /// has a memory that cannot be saved. Samplers without a memory, banned texts and the loop
-    /// breaker can be saved.
+    /// has a memory that cannot be saved. Samplers without a memory, banned texts, biased texts and
+    /// the loop breaker can be saved.
     pub fn save(&self, bytes: &mut [u8]) -> Result<(), Error> {
         self.check_saved()?;
         let (size, room) = (self.state_size(), bytes.len());

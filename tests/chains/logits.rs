@@ -411,7 +411,7 @@ fn nan_is_minus_infinity_also_beside_infinite_logits() {
 }
 
 /// After top-k the array is marked as sorted, even if a grammar or a bias then bans the first
-/// candidate. Built-ins then choose the banned one, and there is no token. Otherwise the token is
+/// candidate. Built-ins may then choose a banned one, and there is no token. Otherwise the token is
 /// the one that they choose.
 #[test]
 fn where_a_banned_candidate_is_chosen_there_is_no_token() {

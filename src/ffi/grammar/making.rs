@@ -34,8 +34,8 @@ pub(super) struct Making<'a> {
 /// Findings from the making of a grammar that is to replace a host's.
 #[derive(Default)]
 pub(super) struct Notes {
-    /// True if the text is refused, and llama.cpp's own parser would hang on it or read out of
-    /// bounds.
+    /// True if the text is refused, and llama.cpp's own parser may hang on it, overflow the stack,
+    /// or read out of bounds.
     pub(super) is_trap: Cell<bool>,
     /// The data kept for the vocabulary; `None` if the grammar is empty.
     pub(super) known: RefCell<Option<Arc<Known>>>,

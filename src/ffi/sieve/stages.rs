@@ -304,8 +304,8 @@ pub unsafe extern "C" fn llama_sieve_get_stages(
 /// tokens, a token trie or a grammar may add a token that has no logit among them, and the sieve
 /// may choose it.
 ///
-/// Banned texts and a loop breaker are part of a saved state. With any other sampler that has a
-/// memory no state can be saved: saving returns LLAMA_SIEVE_ERROR_STATE.
+/// Banned texts, biased texts and a loop breaker are part of a saved state. With any other sampler
+/// that has a memory no state can be saved: saving returns LLAMA_SIEVE_ERROR_STATE.
 ///
 /// Returns LLAMA_SIEVE_OK or, with the slot unchanged, a negative error: NULL, a sieve in use, too
 /// little memory, LLAMA_SIEVE_ERROR_PARAMS for an invalid slot or a sampler that selects, or

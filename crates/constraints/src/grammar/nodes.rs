@@ -156,7 +156,7 @@ pub struct Summary {
     pub height: Option<u32>,
 }
 
-/// Marks an unknown height.
+/// Marks a height of more than 254, which is not stored.
 const HIGH: u8 = u8::MAX;
 
 /// A node of the tree.

@@ -37,7 +37,8 @@ pub struct ParseError {
     pub column: usize,
     /// A description of the fault, or of what was expected.
     pub what: String,
-    /// True if llama.cpp's own parser hangs on this text, or reads out of bounds.
+    /// True if llama.cpp's own parser may hang on this text, overflow the stack, or read out of
+    /// bounds.
     pub is_trap: bool,
     /// True if the reason is that there are too many repetitions.
     pub is_of_number: bool,
