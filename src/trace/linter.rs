@@ -12,8 +12,9 @@ pub struct Link {
 }
 
 /// The samplers that select a token.
-const SELECTORS: [&str; 6] = [
+const SELECTORS: [&str; 7] = [
     "dist",
+    "gumbel",
     "greedy",
     "mirostat",
     "mirostat-v2",
@@ -98,6 +99,7 @@ mod tests {
             "temp=0 dist",
             "greedy",
             "mirostat-v2",
+            "top-k temp=0.8 gumbel",
             "something dist",
         ] {
             assert_eq!(of(names), Vec::<String>::new(), "{names}");
