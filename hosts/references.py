@@ -5,9 +5,9 @@ FOLDER]`.
 Our own test writes 1,000 random arrays for each sampler, with our results; --arrays takes a file
 that it has written before. The samplers of transformers (epsilon, eta) and text-generation-webui
 (top-a, quadratic) then run on these arrays in double precision. A cut must keep the same tokens;
-quadratic must give the same logits, within the error in docs/sampling.md. The Python that runs this
-script needs torch and transformers. --textgen is a checkout of text-generation-webui, which is
-cloned otherwise.
+quadratic must give the same logits, within three times the error in docs/sampling.md. The Python
+that runs this script needs torch and transformers. --textgen is a checkout of
+text-generation-webui, which is cloned otherwise.
 """
 
 from __future__ import annotations

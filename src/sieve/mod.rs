@@ -219,7 +219,7 @@ impl Sieve {
     }
 
     /// Sets whether [`stats`](Self::stats) includes entropies and surprisals. They cost an extra
-    /// pass, which takes up to four times as long as finding the maximum. If the filters leave the
+    /// pass, which takes about four times as long as finding the maximum. If the filters leave the
     /// whole vocabulary, it is also written out as candidates and read once more.
     pub fn measure(&mut self, measured: bool) {
         self.measured = measured;
