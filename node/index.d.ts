@@ -71,7 +71,7 @@ export interface SieveParams {
     typicalP?: number;
     /** Keeps logits within this many standard deviations of the largest. Default -1: disabled. */
     topNSigma?: number;
-    /** The least number of tokens that typical, top-p and min-p keep. Default 1. */
+    /** The least number of tokens that typical, top-p, min-p and XTC keep. Default 1. */
     minKeep?: number;
     /** The number of most recent tokens that are penalised. Default 64; disabled by <= 0. */
     penaltyLastN?: number;
@@ -191,9 +191,9 @@ export class Sieve extends Held {
     /** Sets whether `stats` has entropies and surprisals, which cost a pass over the logits. */
     measure(measured?: boolean): void;
     readonly stats: SieveStats;
-    /** Returns history and generator, in a portable format. */
+    /** Returns history, generator, parameters and the memory of stages, in a portable format. */
     save(): Uint8Array;
-    /** Restores a saved history and generator. */
+    /** Restores what `save` has returned, except the parameters. */
     load(state: Uint8Array): void;
 }
 
@@ -218,8 +218,9 @@ export class Perplexity extends Held {
 }
 
 /**
- * Binds the llama.cpp of chains, samplers and constraints: a path of libllama, or, automatically at
- * the first use, the one that the process has loaded. @throws NoHostError if there is none
+ * Binds the llama.cpp of chains, samplers and constraints: a path of libllama or, on Linux, without
+ * a path or automatically at the first use, the one that the process has loaded. @throws
+ * NoHostError if there is none
  */
 export function bindHost(path?: string): void;
 
@@ -227,7 +228,7 @@ export function bindHost(path?: string): void;
  * Redirects the calls of llama.cpp's sampler functions by this process's addons to ours, and
  * returns the number of redirected imports. New samplers are then ours, with the same tokens.
  * Importing "llama-sieve/attach" attaches whenever an addon is loaded. @throws NoHostError if no
- * llama.cpp is loaded yet
+ * llama.cpp is loaded yet, NotFoundError except on Linux and on Windows on x86-64
  */
 export function attach(): number;
 /** Undoes `attach`; our samplers stay usable. Returns the number of restored imports. */

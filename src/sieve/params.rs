@@ -97,7 +97,7 @@ pub struct Params {
     pub typical_p: f32,
     /// Keeps the logits within this many standard deviations of the largest.
     pub top_n_sigma: f32,
-    /// The minimum number of tokens that typical, top-p and min-p keep.
+    /// The minimum number of tokens that typical, top-p, min-p and XTC keep.
     pub min_keep: usize,
     /// The number of most recent accepted tokens that are penalised.
     pub penalty_last_n: i32,

@@ -99,7 +99,8 @@ def attach() -> int:
     when llama.cpp is loaded, and again when another library that uses it has been loaded.
     llama-cpp-python does not import these functions but looks them up by ctypes: use `patch` for
     it. Returns the number of imports that were newly redirected. NoHostError if no llama.cpp is
-    loaded as a shared library, NotFoundError if this system has no preload library.
+    loaded as a shared library, NotFoundError if this system has no preload library: it is for Linux
+    on x86-64 and aarch64, and for Windows on x86-64.
     """
     return check(library.llama_sieve_attach(0))
 

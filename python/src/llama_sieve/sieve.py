@@ -94,7 +94,7 @@ class Params:
     top_n_sigma: float = -1.0
     """Keeps logits within this many standard deviations of the largest; disabled by <= 0."""
     min_keep: int = 1
-    """The least number of tokens that typical, top-p and min-p keep."""
+    """The least number of tokens that typical, top-p, min-p and XTC keep."""
     penalty_last_n: int = 64
     """The number of most recent tokens that are penalised; disabled by <= 0."""
     penalty_repeat: float = 1.0
@@ -447,7 +447,10 @@ class Sieve(Held):
         )
 
     def save(self) -> bytes:
-        """Returns history and generator (not the parameters), in a portable format."""
+        """Returns history, generator, parameters and the memory of stages, in a portable format.
+
+        `load` does not restore the parameters.
+        """
         handle = self._take()
         try:
             size = library.llama_sieve_state_size(handle)
@@ -458,7 +461,11 @@ class Sieve(Held):
             self._lock.release()
 
     def load(self, state: bytes) -> None:
-        """Restores a saved history and generator. StateError if the bytes are invalid."""
+        """Restores what `save` has returned, except the parameters.
+
+        StateError if the bytes are invalid, or those of a sieve with another generator or with
+        other stages that remember something.
+        """
         state = bytes(state)
         handle = self._take()
         try:
