@@ -507,7 +507,7 @@ class Row:
     def is_direct(self) -> bool:
         """True if all tokens came straight from the logits except those that are compared.
 
-        The library compares the first of each chain, two per process, and one in 256.
+        The library compares the first of each chain, one in 256, and up to three per process.
         """
         counts = _COUNTS.search(self.ours.report)
         if counts is None:

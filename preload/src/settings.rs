@@ -12,8 +12,8 @@
 //!   first.
 //! - `LLAMA_SIEVE_EXTRA`: members that every chain gets, separated by semicolons: see `extra`.
 //! - `LLAMA_SIEVE_VERBOSE`: if set, and neither empty nor `0`, reports on stderr: a line when the
-//!   library is loaded, one for each sampler made, and at the end the number of tokens, or the
-//!   reason why no sampler was made.
+//!   library is loaded, one for each sampler made, one when sampling straight from the logits
+//!   begins or ends, and at the end the number of tokens, and the reason if no sampler was made.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
