@@ -15,11 +15,11 @@
 //! - `shapes`, only if named with `--part`: every drop-in on arrays that are ordered or have few
 //!   different values.
 //!
-//! The two sides of a row take turns on fresh copies of one input. Where both compute the same,
-//! most rows also check that the results are equal. The figures are medians of the thread's CPU
-//! time, except those of batches, which are wall-clock times, and those of `tokens`, which are
-//! minima. "floor" is the time of this library's maximum over the same array: the least that a pass
-//! over it can cost.
+//! The two sides of a row take turns on fresh copies of one input, except in `trie`. Where both
+//! compute the same, most rows also check that the results are equal. The figures are medians of
+//! the thread's CPU time, except those of batches, which are wall-clock times, and those of
+//! `tokens`, which are minima. "floor" is the time of this library's maximum over the same array:
+//! the least that a pass over it can cost.
 //!
 //! `cargo bench -- --help` lists the options.
 

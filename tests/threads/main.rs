@@ -1,5 +1,5 @@
-//! Tests calls from many threads at the same time. `ci/sanitize tsan` runs these under
-//! ThreadSanitizer.
+//! Tests calls from many threads at the same time. `ci/sanitize tsan` runs these, except the
+//! modules `sieve` and `triggers`, under ThreadSanitizer.
 //!
 //! Each test uses all processors, and some set the log's sink or the host, which the whole process
 //! shares, so every test holds `alone()`.
