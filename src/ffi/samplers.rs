@@ -271,9 +271,9 @@ pub extern "C-unwind" fn llama_sieve_init_top_n_sigma(n: f32) -> *mut llama_samp
 /// once per occurrence and `present` once. `n_vocab` is the size of the vocabulary, used only for
 /// warnings about tokens outside it, and by the built-in that replaces the sampler in a host's
 /// graph; 0 if unknown. llama.cpp has changed that built-in's arguments, so it is used only if the
-/// environment variable LLAMA_SIEVE_HOST names the build; otherwise penalties and the samplers
-/// after them stay out of the graph. Disabled: `last_n` <= 0, or `repeat` == 1 with `freq` and
-/// `present` == 0.
+/// build is known: from the library's release or build number, or from the environment variable
+/// LLAMA_SIEVE_HOST. Otherwise penalties and the samplers after them stay out of the graph.
+/// Disabled: `last_n` <= 0, or `repeat` == 1 with `freq` and `present` == 0.
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn llama_sieve_init_penalties(
     n_vocab: i32,

@@ -164,8 +164,8 @@ pub unsafe extern "C" fn llama_sieve_grammar_error(smpl: *const llama_sampler) -
 
 /// Writes the counters of the process-wide cache of compiled grammars to `out`. The cache keeps the
 /// most recently used grammars: at most 256, in at most LLAMA_SIEVE_GRAMMAR_CACHE_BYTES. Its keys
-/// are the SHA-256 of root and text, and the vocabulary. Does nothing if `out` is NULL or not
-/// aligned.
+/// are the vocabulary and the SHA-256 of what the grammar is made from, such as root and text. Does
+/// nothing if `out` is NULL or not aligned.
 ///
 /// # Safety
 /// `out` is NULL or writable.
