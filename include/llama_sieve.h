@@ -315,9 +315,9 @@ struct llama_sampler *llama_sieve_init_top_n_sigma(float n);
  once per occurrence and present once. n_vocab is the size of the vocabulary, used only for
  warnings about tokens outside it, and by the built-in that replaces the sampler in a host's
  graph; 0 if unknown. llama.cpp has changed that built-in's arguments, so it is used only if the
- environment variable LLAMA_SIEVE_HOST names the build; otherwise penalties and the samplers
- after them stay out of the graph. Disabled: last_n <= 0, or repeat == 1 with freq and
- present == 0.
+ build is known: from the library's release or build number, or from the environment variable
+ LLAMA_SIEVE_HOST. Otherwise penalties and the samplers after them stay out of the graph.
+ Disabled: last_n <= 0, or repeat == 1 with freq and present == 0.
  */
 struct llama_sampler *llama_sieve_init_penalties(int32_t n_vocab,
                                                  int32_t last_n,
@@ -2051,8 +2051,8 @@ int llama_sieve_grammar_error(const struct llama_sampler *smpl);
 /*
  Writes the counters of the process-wide cache of compiled grammars to out. The cache keeps the
  most recently used grammars: at most 256, in at most LLAMA_SIEVE_GRAMMAR_CACHE_BYTES. Its keys
- are the SHA-256 of root and text, and the vocabulary. Does nothing if out is NULL or not
- aligned.
+ are the vocabulary and the SHA-256 of what the grammar is made from, such as root and text. Does
+ nothing if out is NULL or not aligned.
 
  The caller guarantees:
  out is NULL or writable.

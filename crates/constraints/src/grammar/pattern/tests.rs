@@ -310,3 +310,34 @@ fn no_text_has_nul_or_surrogates() {
         assert_eq!(next, Ok(NONE), "{no_character:x}");
     }
 }
+
+/// Reads the most deeply nested patterns that are accepted, of several kinds, on a stack of 64 KiB.
+#[test]
+fn nested_patterns_are_read_on_a_small_stack() {
+    let kinds = [
+        ("(", ")"),
+        ("(", ")+"),
+        ("(a|", ")"),
+        ("(?:b", "c)?"),
+        ("(?i:", ")*"),
+        ("[a", "]"),
+        ("[^a&&", "]"),
+    ];
+    let stack = match cfg!(sanitized) || cfg!(debug_assertions) {
+        true => 4 << 20,
+        false => 64 << 10,
+    };
+    let depths = move || {
+        kinds.map(|(open, close)| {
+            let nested = |n: usize| format!("{}x{}", open.repeat(n), close.repeat(n));
+            let deepest = (1..200).rev().find(|&n| rules(&nested(n)).is_ok());
+            deepest.unwrap_or_default()
+        })
+    };
+    let thread = std::thread::Builder::new().stack_size(stack).spawn(depths);
+    let depths = thread.expect("a thread").join().expect("no panic");
+    assert!(
+        depths.iter().all(|&n| (32..=128).contains(&n)),
+        "{depths:?}"
+    );
+}
