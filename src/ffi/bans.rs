@@ -222,8 +222,10 @@ unsafe fn texts_of<'a>(texts: *const *const c_char, n: usize) -> Result<Vec<&'a 
 /// Returns how many of the newest accepted tokens contain the longest prefix of a banned text that
 /// one more token would complete; 0 if there is none.
 ///
-/// With regular expressions it is the longest prefix of any match, at most 1024 tokens. With
-/// llama_sieve_init_ban_strings_bias the result is 0, since nothing is banned.
+/// With regular expressions it is the smallest number of newest tokens, at most 1024, that by
+/// themselves have begun the same matches: with "a+b", after three tokens "a", it is 1. After
+/// taking these back, ask again. With llama_sieve_init_ban_strings_bias the result is 0, since
+/// nothing is banned.
 ///
 /// The function is for hosts that can rewind their cache: if the ban has masked the most probable
 /// candidate, they take that many tokens back, which removes the prefix, and continue with a

@@ -13,8 +13,8 @@ pub trait ShownTexts {
     /// Returns the number of tokens; their ids begin at 0.
     fn n_tokens(&self) -> usize;
 
-    /// Appends to `text` the bytes that `token` adds to the shown text: nothing for a control token
-    /// or a token that ends a generation.
+    /// Writes to `text`, which is empty, the bytes that `token` adds to the shown text: nothing for
+    /// a control token or a token that ends a generation.
     fn shown(&self, token: Token, text: &mut Vec<u8>);
 }
 

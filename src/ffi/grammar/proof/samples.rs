@@ -25,7 +25,8 @@ const MOST_LONG: usize = 64;
 /// Tokens that end within a character or continue one are chosen by their first byte: one byte in
 /// this many is represented by such a token. The lead bytes of [`CHARACTERS`] always are.
 const ONE_PART_IN: usize = 3;
-/// The maximum number of tokens of each other kind.
+/// The maximum number of tokens that end the generation, of texts in angle brackets, and of tokens
+/// of each kind that [`Found::other`] counts.
 const MOST_OF_A_KIND: usize = 6;
 /// The length of the longest text with which the remaining length is measured.
 pub(super) const RULER: usize = 16;

@@ -247,8 +247,11 @@ impl Cursor {
         Some(())
     }
 
-    /// Returns how many tokens ago the earliest of the begun matches started, at most [`MAX_BACK`];
-    /// 0 if only tokens that contain a whole match would complete one.
+    /// Returns the smallest number of newest tokens that lead to the current state from a text in
+    /// which no match has begun. These are usually the tokens since the earliest of the begun
+    /// matches started. But with `a+b`, after `aaa`, the newest `a` suffices, and with `(?m)^` the
+    /// line feed is included. Returns the number of remembered tokens, at most [`MAX_BACK`], if no
+    /// smaller number suffices, and 0 if only tokens that contain a whole match would complete one.
     pub fn rewind(&self, patterns: &Patterns) -> usize {
         if patterns.ranges(self.state).is_empty() {
             return 0;
