@@ -1076,14 +1076,12 @@ impl Emitter {
     /// Returns the members of an object in any order, as an unordered list.
     fn unordered(&mut self, members: &Members) -> Answer<Sequence> {
         let mut items = Vec::with_capacity(members.named.len() + 1);
-        let mut n_required = 0;
-        for is_required in [true, false] {
-            let named = members.named.iter();
-            for member in named.filter(|member| member.is_required == is_required) {
-                let name = self.output.content(&member.name)?;
-                items.push(self.member(name, member.value)?);
-                n_required += usize::from(is_required);
-            }
+        let named = members.named.iter();
+        let (required, optional): (Vec<_>, Vec<_>) = named.partition(|member| member.is_required);
+        let n_required = required.len();
+        for member in required.into_iter().chain(optional) {
+            let name = self.output.content(&member.name)?;
+            items.push(self.member(name, member.value)?);
         }
         items.extend(members.other.clone());
         let separator = self.comma()?;

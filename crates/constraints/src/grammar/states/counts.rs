@@ -88,8 +88,8 @@ impl States {
     pub(super) fn member(&self, grammar: &Compiled, edge: Edge) -> (u32, (u32, u32), Identity) {
         let (sequence, min, max) = self.counts_of(grammar, edge.sequence);
         let below = self.identities[edge.below as usize];
-        if is_list(grammar, sequence)
-            && let Some(at) = min.checked_sub(1)
+        if let Some(at) = min.checked_sub(1)
+            && is_list(grammar, sequence)
         {
             // Numbers of positions differ between tables.
             let position = self.counted.positions[at as usize].1;
@@ -116,7 +116,7 @@ impl States {
         if let Some(number) = (sequence as usize).checked_sub(n) {
             return self.counted.all[number];
         }
-        match grammar.first(sequence).map(|first| first.item) {
+        match item(grammar, sequence) {
             Some(Element::Repeat(repeat)) => {
                 let repeat = grammar.rules.repeats.get(repeat as usize);
                 let (min, max) = repeat.map_or((0, 0), |repeat| (repeat.min, repeat.max));
@@ -192,14 +192,16 @@ impl States {
     }
 }
 
+fn item(grammar: &Compiled, sequence: u32) -> Option<Element> {
+    grammar.first(sequence).map(|first| first.item)
+}
+
 fn is_repetition(grammar: &Compiled, sequence: u32) -> bool {
-    let first = grammar.first(sequence);
-    first.is_some_and(|first| matches!(first.item, Element::Repeat(_)))
+    matches!(item(grammar, sequence), Some(Element::Repeat(_)))
 }
 
 fn is_list(grammar: &Compiled, sequence: u32) -> bool {
-    let first = grammar.first(sequence);
-    first.is_some_and(|first| matches!(first.item, Element::Unordered(_)))
+    matches!(item(grammar, sequence), Some(Element::Unordered(_)))
 }
 
 /// Returns the identity of a position, which is the same in all tables.
