@@ -142,6 +142,7 @@ def arm(command: List[object], preloaded: Optional[Path], **environment: str) ->
     )
     lines = [line for line in ran.stdout.splitlines() if line.startswith('{"texts"')]
     if ran.returncode != 0 or not lines:
+        print(ran.stderr, file=sys.stderr)
         why = (ran.stderr or ran.stdout).strip().splitlines()[-3:]
         raise RuntimeError(f"ended with {ran.returncode}: {' / '.join(why)}")
     answer = json.loads(lines[-1])
@@ -220,14 +221,17 @@ def in_turns(
     """
     arms: List[List[Arm]] = [[] for _ in range(1 + len(with_ours))]
     problem: Optional[str] = None
+    setup = ""
     try:
         for _ in range(repeats):
+            setup = "without ours"
             arms[0].append(without())
-            for of_one, (_, run) in zip(arms[1:], with_ours):
+            for of_one, (row, run) in zip(arms[1:], with_ours):
+                setup = f"with ours as {row.host}"
                 of_one.append(run())
                 of_one.extend(recorded(run))
     except (RuntimeError, subprocess.TimeoutExpired) as error:
-        problem = str(error).replace("|", "/")
+        problem = f"{setup}: {error}".replace("|", "/")
     for (row, _), of_one in zip(with_ours, arms[1:]):
         row.problem = problem
         yield row if problem else compare(row, arms[0], of_one)
