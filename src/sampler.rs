@@ -174,17 +174,42 @@ pub trait Sampler: Clone + Send + 'static {
     }
 }
 
-/// The object-safe form of [`Sampler`]. `narrow` and `warm_up` also return the buffers to the
-/// thread.
-pub(crate) trait Member: Send {
+/// A step from the logits to a token: a sampler, or a stage of a sieve that is none.
+pub(crate) trait Step {
+    fn name(&self) -> &'static CStr;
+    fn tell(&self, about: About, to: Tell<'_>);
+    fn expected(&self) -> Option<Expected> {
+        None
+    }
+    /// Changes the candidates, and returns the buffers to the thread.
+    fn narrow(&mut self, pool: &mut Pool<'_>);
+}
+
+impl<S: Sampler> Step for S {
+    fn name(&self) -> &'static CStr {
+        Sampler::name(self)
+    }
+
+    fn tell(&self, about: About, to: Tell<'_>) {
+        Sampler::tell(self, about, to);
+    }
+
+    fn expected(&self) -> Option<Expected> {
+        Sampler::expected(self)
+    }
+
+    fn narrow(&mut self, pool: &mut Pool<'_>) {
+        Sampler::narrow(self, pool);
+        self.rest();
+    }
+}
+
+/// The object-safe form of [`Sampler`]. `warm_up` also returns the buffers to the thread.
+pub(crate) trait Member: Step + Send {
     fn kind(&self) -> Kind;
     /// True if the sampler remembers something from token to token.
     fn remembers(&self) -> bool;
-    fn narrow(&mut self, pool: &mut Pool<'_>);
     fn warm_up(&mut self, n: usize);
-    fn name(&self) -> &'static CStr;
-    fn tell(&self, about: About, to: Tell<'_>);
-    fn expected(&self) -> Option<Expected>;
     fn accept(&mut self, token: Token);
     fn reset(&mut self);
     fn cloned(&self) -> Box<dyn Member>;
@@ -202,26 +227,9 @@ impl<S: Sampler> Member for S {
         S::ACCEPTS || S::RESETS
     }
 
-    fn narrow(&mut self, pool: &mut Pool<'_>) {
-        Sampler::narrow(self, pool);
-        self.rest();
-    }
-
     fn warm_up(&mut self, n: usize) {
         Sampler::warm_up(self, n);
         self.rest();
-    }
-
-    fn name(&self) -> &'static CStr {
-        Sampler::name(self)
-    }
-
-    fn tell(&self, about: About, to: Tell<'_>) {
-        Sampler::tell(self, about, to);
-    }
-
-    fn expected(&self) -> Option<Expected> {
-        Sampler::expected(self)
     }
 
     fn accept(&mut self, token: Token) {

@@ -179,11 +179,7 @@ impl Chain {
     fn run(&mut self, logits: Logits<'_>, watch: &mut impl Watch) -> Result<Token, ChainError> {
         let mut pool = Pool::new(logits, &mut self.buffers).banning_nan();
         for member in &mut self.members {
-            watch.expects(|| member.expected());
-            watch.before(&|about, to| member.tell(about, to));
-            member.narrow(&mut pool);
-            let name = || member.name().to_string_lossy();
-            watch.after(name, &mut pool, &|about, to| member.tell(about, to));
+            trace::watched(&mut **member, &mut pool, watch);
         }
         let token = outcome(&pool);
         if let Ok(token) = token {

@@ -18,7 +18,7 @@ use crate::host_profile::{Fused, fuses};
 use crate::last_error;
 use crate::log;
 use crate::pool::{Pool, Whole};
-use crate::sampler::{About, Sampler, Tell};
+use crate::sampler::{About, Sampler, Step, Tell};
 use crate::simd::libm::fma;
 use crate::token::{Token, TokenData};
 
@@ -183,8 +183,12 @@ pub(crate) struct Penalised<'a> {
     pub factors: Factors,
 }
 
-impl Penalised<'_> {
-    pub(crate) fn tell(self, about: About, to: Tell<'_>) {
+impl Step for Penalised<'_> {
+    fn name(&self) -> &'static CStr {
+        c"penalties"
+    }
+
+    fn tell(&self, about: About, to: Tell<'_>) {
         match about {
             About::Parameters => {
                 to("repeat", f64::from(self.factors.repeat));
@@ -196,7 +200,16 @@ impl Penalised<'_> {
         }
     }
 
-    pub(crate) fn apply(self, candidates: &mut Candidates<'_>) {
+    fn narrow(&mut self, pool: &mut Pool<'_>) {
+        match pool.whole() {
+            Some(whole) => self.narrow_whole(whole),
+            None => pool.apply(|candidates| self.apply(candidates)),
+        }
+    }
+}
+
+impl Penalised<'_> {
+    fn apply(self, candidates: &mut Candidates<'_>) {
         match fuses(Fused::Penalty) {
             true => self.penalise_all_fused(candidates),
             false => self.penalise_all::<false>(candidates),
@@ -205,13 +218,6 @@ impl Penalised<'_> {
             self.apply_to_owing(candidates, owing);
         }
         candidates.set_sorted(false);
-    }
-
-    pub(crate) fn narrow(self, pool: &mut Pool<'_>) {
-        match pool.whole() {
-            Some(whole) => self.narrow_whole(whole),
-            None => pool.apply(|candidates| self.apply(candidates)),
-        }
     }
 
     fn narrow_whole(self, mut whole: Whole<'_, '_>) {

@@ -1,11 +1,12 @@
 //! Logit bias: numbers that are added to the logits of some tokens before all stages.
 
 use std::collections::TryReserveError;
+use std::ffi::CStr;
 
-use crate::candidates::Candidates;
 use crate::memory;
-use crate::pool::{Pool, Whole};
-use crate::token::Token;
+use crate::pool::Pool;
+use crate::sampler::{About, Step, Tell};
+use crate::token::{Token, TokenData};
 
 /// The biases of one sieve.
 #[derive(Clone, Debug, Default)]
@@ -41,6 +42,10 @@ impl Biases {
             .fold(logit, |logit, &(.., bias)| logit + bias)
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     // In bounds: a partition point is at most the length.
     fn of(&self, token: Token) -> &[Bias] {
         let first = self.0.partition_point(|&(t, ..)| t < token);
@@ -48,27 +53,36 @@ impl Biases {
         &self.0[first..last]
     }
 
-    /// Adds the biases to the logits of a vocabulary.
-    pub(super) fn add_to_whole(&self, whole: &mut Whole<'_, '_>) {
-        let biases = self.0.iter();
-        whole.add(biases.map(|&(token, _, bias)| (token, bias)));
-    }
-
-    /// Fills `pool` with these candidates, and adds their biases. As in llama.cpp's own sampler, a
-    /// candidate whose index differs from its token gets only the first of several biases, and the
-    /// array stays marked as sorted.
-    pub(super) fn add_to_candidates(&self, candidates: &Candidates<'_>, pool: &mut Pool<'_>) {
-        pool.keep(candidates.as_slice(), candidates.is_sorted());
-        if self.0.is_empty() {
-            return;
-        }
-        for (place, candidate) in pool.array().0.iter_mut().enumerate() {
+    /// Adds the biases to the candidates of an array. As in llama.cpp's own sampler, a candidate
+    /// whose index differs from its token gets only the first of several biases, and the array
+    /// stays marked as sorted.
+    fn add_to_candidates(&self, candidates: &mut [TokenData]) {
+        for (place, candidate) in candidates.iter_mut().enumerate() {
             let biases = self.of(candidate.id);
             let is_in_place = usize::try_from(candidate.id) == Ok(place);
             let n = if is_in_place { biases.len() } else { 1 };
             for &(.., bias) in biases.iter().take(n) {
                 candidate.logit += bias;
             }
+        }
+    }
+}
+
+impl Step for &Biases {
+    fn name(&self) -> &'static CStr {
+        c"logit-bias"
+    }
+
+    fn tell(&self, about: About, to: Tell<'_>) {
+        if about == About::Parameters {
+            to("n", self.0.len() as f64);
+        }
+    }
+
+    fn narrow(&mut self, pool: &mut Pool<'_>) {
+        match pool.whole() {
+            Some(mut whole) => whole.add(self.0.iter().map(|&(token, _, bias)| (token, bias))),
+            None => self.add_to_candidates(pool.array().0),
         }
     }
 }

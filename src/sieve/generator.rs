@@ -27,7 +27,7 @@ pub(super) struct Generator {
 
 /// The random number of one token, in two forms.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Draw {
+pub(super) struct Random {
     /// All 64 bits, which seed Gumbel noise.
     pub bits: u64,
     /// A number in [0, 1), for the inverse of the cumulative distribution.
@@ -97,7 +97,7 @@ impl Generator {
     }
 
     /// Returns the random number for the next token, which comes after `accepted` tokens.
-    pub(super) fn draw(&mut self, accepted: u64) -> Draw {
+    pub(super) fn next(&mut self, accepted: u64) -> Random {
         // A restored state may contain any number.
         self.draws = self.draws.wrapping_add(1);
         let bits = match &mut self.stream {
@@ -109,7 +109,7 @@ impl Generator {
             RngKind::Mt19937 => unit_of_libstdcxx(bits),
             _ => unit(bits),
         };
-        Draw { bits, uniform }
+        Random { bits, uniform }
     }
 
     pub(super) fn place(&self) -> Place {

@@ -59,10 +59,10 @@ use crate::instruction_set;
 use crate::memory::{self, reserve};
 use crate::metrics::Summary;
 use crate::token::{Token, TokenData};
-use crate::trace::{self, Off, Sequence, Watch};
+use crate::trace::{self, Off, Sequence};
 use biases::Biases;
 use generator::Generator;
-use pipeline::{Around, Pipeline};
+use pipeline::Pipeline;
 use stages::Stages;
 
 /// A sampler of one sequence, with parameters, the history of accepted tokens, random numbers, and
@@ -277,40 +277,6 @@ impl Sieve {
         candidates.set_sorted(self.pipeline.is_sorted());
         candidates.select(self.pipeline.selected());
         Ok(())
-    }
-
-    /// Runs all stages on the `raw` logits, and reports them to `watch`. `given` contains the
-    /// candidates of a chain, if there is one; `raw` then contains their logits.
-    fn run(
-        &mut self,
-        raw: Logits<'_>,
-        given: Option<&Candidates<'_>>,
-        watch: &mut impl Watch,
-    ) -> Result<Token, Error> {
-        self.stats = Stats {
-            n_vocab: raw.len(),
-            accepted: self.accepted,
-            ..Stats::default()
-        };
-        self.pipeline.clear();
-        fault::point();
-        stateless::check(raw.len())?;
-        let around = Around {
-            params: &self.params,
-            biases: &self.biases,
-            history: &self.history,
-            stages: &mut self.stages,
-            generator: &mut self.generator,
-            accepted: self.accepted,
-            stats: &mut self.stats,
-        };
-        let token = self.pipeline.sample(raw, given, around, watch)?;
-        if self.measured {
-            let place = given.map(|given| given.as_slice().iter().position(|c| c.id == token));
-            let index = place.map_or(token as usize, Option::unwrap_or_default);
-            self.note(raw, index);
-        }
-        Ok(token)
     }
 
     /// Writes entropies and surprisals of the chosen token, whose logit is at `index`, into

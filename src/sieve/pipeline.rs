@@ -13,25 +13,21 @@ use std::sync::Arc;
 
 use crate::algorithms::Scratch;
 use crate::candidates::Candidates;
-use crate::history::History;
+use crate::fault;
 use crate::kernels;
 use crate::kernels::logits::Logits;
 use crate::memory;
-use crate::per_thread::lent_per_thread;
 use crate::pool::{Buffers, Left, Pool};
-use crate::sampler::{About, Kind, Member, Sampler, Tell};
-use crate::samplers::dist;
+use crate::sampler::{Kind, Member, Sampler};
 use crate::samplers::penalties::Penalised;
-use crate::samplers::{Breakers, Dist, Xtc};
-use crate::sieve::biases::Biases;
-use crate::sieve::draw;
-use crate::sieve::generator::{Draw, Generator};
-use crate::sieve::params::{Method, Order, Params, RngKind};
-use crate::sieve::stages::{Stages, warm_up};
+use crate::samplers::{Breakers, dist};
+use crate::sieve::draw::{Draw, Inverse};
+use crate::sieve::params::{Order, Params};
+use crate::sieve::stages::warm_up;
 use crate::sieve::stats::Stats;
-use crate::sieve::{Error, Sieve};
+use crate::sieve::{Error, Sieve, stateless};
 use crate::token::{Token, TokenData};
-use crate::trace::Watch;
+use crate::trace::{Watch, watched};
 
 mod members;
 mod remembered;
@@ -61,29 +57,33 @@ const TEMP_FIRST: [Stage; 7] = [
     Stage::TopNSigma,
 ];
 
+/// The stages whose candidates the statistics count.
+const FILTERS: [Stage; 5] = [
+    Stage::TopK,
+    Stage::Typical,
+    Stage::TopP,
+    Stage::MinP,
+    Stage::TopNSigma,
+];
+
+/// Returns the stages of the parameters, in this order.
+fn stages_of(order: Order) -> &'static [Stage] {
+    match order {
+        Order::TempLast => &TEMP_LAST,
+        Order::TempFirst => &TEMP_FIRST,
+    }
+}
+
 /// The order of the stages, the stages that only a pipeline has, and the pipeline's buffers.
 #[derive(Debug, Default)]
 pub(super) struct Pipeline {
     /// The caller's stages; `None` if the parameters decide.
     pub order: Option<Vec<Stage>>,
     pub members: Members,
-    dist: Scratch<Last>,
+    inverse: Scratch<Inverse>,
     buffers: Buffers,
     /// The state of the pool with the candidates from which the last token was drawn.
     left: Option<Left>,
-}
-
-/// The sampler that draws the token if the last stage does not.
-#[derive(Clone, Debug)]
-struct Last(Dist);
-
-lent_per_thread!(Last);
-
-impl Default for Last {
-    fn default() -> Self {
-        // The stream of this `Dist` is never used.
-        Self(Dist::new(0))
-    }
 }
 
 /// Copies no buffers, except for the candidates from which the last token was drawn.
@@ -92,22 +92,11 @@ impl Clone for Pipeline {
         Self {
             order: self.order.clone(),
             members: self.members.clone(),
-            dist: Scratch::default(),
+            inverse: Scratch::default(),
             buffers: self.buffers.of_left(self.left),
             left: self.left,
         }
     }
-}
-
-/// The parts of the sieve that stages read or change.
-pub(super) struct Around<'s> {
-    pub params: &'s Params,
-    pub biases: &'s Biases,
-    pub history: &'s History,
-    pub stages: &'s mut Stages,
-    pub generator: &'s mut Generator,
-    pub accepted: u64,
-    pub stats: &'s mut Stats,
 }
 
 impl Pipeline {
@@ -135,70 +124,6 @@ impl Pipeline {
         self.members.arrange(stages, params, seed);
     }
 
-    /// Chooses a token from `logits`, or from the candidates `given` by a host. In the latter case
-    /// `logits` contains the logits of these candidates, in the same order.
-    pub(super) fn sample(
-        &mut self,
-        logits: Logits<'_>,
-        given: Option<&Candidates<'_>>,
-        mut around: Around<'_>,
-        watch: &mut impl Watch,
-    ) -> Result<Token, Error> {
-        self.left = None;
-        self.buffers.try_reserve(logits.len())?;
-        let mut pool = Pool::new(logits, &mut self.buffers).banning_nan();
-        watch.before(&|_, _| {});
-        match given {
-            Some(candidates) => around.biases.add_to_candidates(candidates, &mut pool),
-            None => {
-                if let Some(mut whole) = pool.whole() {
-                    around.biases.add_to_whole(&mut whole);
-                }
-            }
-        }
-        if !around.params.bias.is_empty() {
-            let ask = |about, to: Tell<'_>| tell_bias(around.params, about, to);
-            watch.after(|| "logit-bias".into(), &mut pool, &ask);
-        }
-        let order = match (&self.order, around.params.order) {
-            (Some(stages), _) => stages,
-            (None, Order::TempLast) => &TEMP_LAST[..],
-            (None, Order::TempFirst) => &TEMP_FIRST[..],
-        };
-        // Penalties that come first run before the check for an unmasked token, as the bias does.
-        let leading = usize::from(order.first() == Some(&Stage::Penalties));
-        let (first, others) = order.split_at(leading);
-        let mut running = Running {
-            members: &mut self.members,
-            around: &mut around,
-            pool: &mut pool,
-            unmasked: None,
-            watch,
-        };
-        running.run(first);
-        match largest(running.pool) {
-            f32::NEG_INFINITY => return Err(Error::NoCandidate),
-            // If a logit is plus infinity, all probabilities are NaN, and do not show which
-            // candidates are banned. So a logit that a bias or a host has made NaN becomes minus
-            // infinity.
-            f32::INFINITY => running.pool.ban_nan(),
-            _ => {}
-        }
-        let draw = running.draw();
-        running.run(others);
-        running.choose(draw, &mut self.dist.0);
-        self.dist.rest();
-        running.count_the_last(order);
-        let token = pool.token().ok_or(Error::NoCandidate)?;
-        // In a host's chain the host decides, as after a built-in.
-        if given.is_none() && pool.is_banned() {
-            return Err(Error::NoCandidate);
-        }
-        watch.chosen(token, logits, &mut pool);
-        self.left = Some(pool.leave_alone());
-        Ok(token)
-    }
-
     /// Returns the candidates from which the last token was drawn; empty if no token was.
     pub(super) fn candidates(&mut self) -> &[TokenData] {
         let left = self.left.as_mut().map(|left| self.buffers.settle(left));
@@ -223,8 +148,8 @@ impl Pipeline {
     pub(super) fn warm_up(&mut self, n: usize) -> Result<(), TryReserveError> {
         self.members.warm_up(n);
         // The draw reserves room for at least this many candidates, however few are left.
-        warm_up(Some(&mut self.dist.0), n.max(dist::MANY));
-        self.dist.rest();
+        warm_up(Some(&mut self.inverse.0), n.max(dist::MANY));
+        self.inverse.rest();
         self.buffers.warm_up(n)
     }
 
@@ -235,6 +160,98 @@ impl Pipeline {
 }
 
 impl Sieve {
+    /// Runs all stages on the `raw` logits, and reports them to `watch`. `given` contains the
+    /// candidates of a chain, if there is one; `raw` then contains their logits.
+    pub(super) fn run(
+        &mut self,
+        raw: Logits<'_>,
+        given: Option<&Candidates<'_>>,
+        watch: &mut impl Watch,
+    ) -> Result<Token, Error> {
+        self.stats = Stats {
+            n_vocab: raw.len(),
+            accepted: self.accepted,
+            ..Stats::default()
+        };
+        let Pipeline {
+            order,
+            members,
+            inverse,
+            buffers,
+            left,
+        } = &mut self.pipeline;
+        *left = None;
+        fault::point();
+        stateless::check(raw.len())?;
+        buffers.try_reserve(raw.len())?;
+        let mut pool = Pool::new(raw, buffers).banning_nan();
+        if let Some(candidates) = given {
+            pool.keep(candidates.as_slice(), candidates.is_sorted());
+        }
+        if !self.biases.is_empty() {
+            watched(&mut &self.biases, &mut pool, watch);
+        }
+        let history = &self.history;
+        let penalties = self.params.penalties();
+        let mut penalised = penalties.map(|factors| Penalised { history, factors });
+        let order = order.as_deref().unwrap_or(stages_of(self.params.order));
+        // Penalties that come first run before the check for an unmasked token, as the bias does.
+        let others = order.strip_prefix(&[Stage::Penalties]);
+        if let (Some(_), Some(penalised)) = (others, &mut penalised) {
+            watched(penalised, &mut pool, watch);
+        }
+        match largest(&mut pool) {
+            f32::NEG_INFINITY => return Err(Error::NoCandidate),
+            // If a logit is plus infinity, all probabilities are NaN, and do not show which
+            // candidates are banned. So a logit that a bias or a host has made NaN becomes minus
+            // infinity.
+            f32::INFINITY => pool.ban_nan(),
+            _ => {}
+        }
+        let random = members.random(&mut self.generator, self.accepted);
+        let mut count = Count::default();
+        for &stage in others.unwrap_or(order) {
+            if let Some(step) = members.step(stage, &mut self.stages, &mut penalised) {
+                watched(step, &mut pool, watch);
+                count.forget();
+            }
+            count.write(stage, &mut self.stats, &mut pool);
+        }
+        match (&mut members.selector, random) {
+            (Some(selector), _) => {
+                watched(&mut **selector, &mut pool, watch);
+                count.forget();
+            }
+            (None, Some(random)) => {
+                let mut draw = Draw {
+                    method: self.params.method,
+                    random,
+                    seed: self.generator.seed(),
+                    inverse,
+                };
+                watched(&mut draw, &mut pool, watch);
+            }
+            (None, None) => {}
+        }
+        // A filter that is not among the stages gets the count of the candidates that were left.
+        for filter in FILTERS.into_iter().filter(|filter| !order.contains(filter)) {
+            count.write(filter, &mut self.stats, &mut pool);
+        }
+        let token = pool.token().ok_or(Error::NoCandidate)?;
+        // In a host's chain the host decides, as after a built-in.
+        if given.is_none() && pool.is_banned() {
+            return Err(Error::NoCandidate);
+        }
+        watch.chosen(token, raw, &mut pool);
+        *left = Some(pool.leave_alone());
+        if self.measured {
+            let place = given.map(|given| given.as_slice().iter().position(|c| c.id == token));
+            let index = place.map_or(token as usize, Option::unwrap_or_default);
+            self.note(raw, index);
+        }
+        Ok(token)
+    }
+
     /// Sets the stages that run, and their order, in place of those of the parameters, which `None`
     /// restores. The bias still comes first, and the last stage draws the token if it
     /// [can](Stage::draws). Stages that stay keep their memory. Fails, and changes nothing, if a
@@ -327,193 +344,28 @@ fn largest(pool: &mut Pool<'_>) -> f32 {
     }
 }
 
-/// One run of a pipeline, for one token.
-struct Running<'r, 's, 'p, W> {
-    members: &'r mut Members,
-    around: &'r mut Around<'s>,
-    pool: &'r mut Pool<'p>,
-    /// The number of candidates with a probability, after the last stage that may have changed it.
-    unmasked: Option<usize>,
-    watch: &'r mut W,
-}
+/// The number of candidates with a probability. It is determined when it is first needed after a
+/// step that may have changed it.
+#[derive(Default)]
+struct Count(Option<usize>);
 
-impl<W: Watch> Running<'_, '_, '_, W> {
-    /// Returns the random number for this token, if the sieve's own generator provides it.
-    fn draw(&mut self) -> Option<Draw> {
-        let Around {
-            params,
-            generator,
-            accepted,
-            ..
-        } = &mut *self.around;
-        let has_streams = params.rng == RngKind::Mt19937;
-        if has_streams && self.members.selector.is_some() {
-            return None;
-        }
-        let draw = generator.draw(*accepted);
-        if !has_streams {
-            self.members.begin_streams(draw.bits);
-        }
-        Some(draw)
+impl Count {
+    fn forget(&mut self) {
+        self.0 = None;
     }
 
-    fn run(&mut self, stages: &[Stage]) {
-        for &stage in stages {
-            if self.apply(stage) {
-                self.unmasked = None;
-            }
-            let Some(place) = after(self.around.stats, stage) else {
-                continue;
-            };
-            let pool = &mut *self.pool;
-            *place = *self.unmasked.get_or_insert_with(|| pool.unmasked());
-        }
-    }
-
-    /// Applies a stage that does not draw the token. Returns false if it is disabled.
-    fn apply(&mut self, stage: Stage) -> bool {
-        let Self {
-            members,
-            around,
-            pool,
-            watch,
-            ..
-        } = self;
-        let pool = &mut **pool;
-        let watch = &mut **watch;
-        let stages = &mut *around.stages;
-        match stage {
-            Stage::Penalties => {
-                let factors = around.params.penalties();
-                let history = around.history;
-                let penalised = factors.map(|factors| Penalised { history, factors });
-                penalised.is_some_and(|penalised| {
-                    watch.before(&|_, _| {});
-                    penalised.narrow(pool);
-                    let ask = |about, to: Tell<'_>| penalised.tell(about, to);
-                    watch.after(|| "penalties".into(), pool, &ask);
-                    true
-                })
-            }
-            Stage::Dry(dry) => !dry.are_disabled() && narrow(members.dry.as_mut(), pool, watch),
-            Stage::TopK => narrow(stages.top_k.as_mut(), pool, watch),
-            Stage::Typical => narrow(stages.typical.as_mut(), pool, watch),
-            Stage::TopP => narrow(stages.top_p.as_mut(), pool, watch),
-            Stage::MinP => narrow(stages.min_p.as_mut(), pool, watch),
-            Stage::TopNSigma => narrow(stages.top_n_sigma.as_mut(), pool, watch),
-            Stage::Xtc {
-                probability,
-                threshold,
-            } => {
-                !Xtc::is_disabled(probability, threshold)
-                    && narrow(members.xtc.as_deref_mut(), pool, watch)
-            }
-            Stage::Temperature => narrow(stages.temp.as_mut(), pool, watch),
-            Stage::DynamicTemperature { .. } => narrow(members.temp_ext.as_mut(), pool, watch),
-            Stage::Mirostat { .. } | Stage::MirostatV2 { .. } | Stage::AdaptiveP { .. } => false,
-            Stage::Sampler(slot) => narrow(members.slots.get(slot), pool, watch),
-        }
-    }
-
-    /// Draws the token with `draw`, or with the last stage's own generator.
-    fn choose(&mut self, draw: Option<Draw>, dist: &mut Dist) {
-        let (pool, watch) = (&mut *self.pool, &mut *self.watch);
-        if let Some(selector) = &mut self.members.selector {
-            self.unmasked = None;
-            watch.before(&|about, to| selector.tell(about, to));
-            selector.narrow(pool);
-            let name = || selector.name().to_string_lossy();
-            return watch.after(name, pool, &|about, to| selector.tell(about, to));
-        }
-        let Some(draw) = draw else {
-            return;
+    /// Writes the number into the statistics of a stage, if the stage has such a field.
+    fn write(&mut self, stage: Stage, stats: &mut Stats, pool: &mut Pool<'_>) {
+        let place = match stage {
+            Stage::TopK => &mut stats.after_top_k,
+            Stage::Typical => &mut stats.after_typical,
+            Stage::TopP => &mut stats.after_top_p,
+            Stage::MinP => &mut stats.after_min_p,
+            Stage::TopNSigma => &mut stats.after_top_n_sigma,
+            _ => return,
         };
-        let seed = self.around.generator.seed();
-        let ask = |about, to: Tell<'_>| match about {
-            About::Parameters => to("seed", seed as f64),
-            About::Next => to("draw", draw.uniform),
-            About::Token(_) => {}
-        };
-        watch.before(&ask);
-        match self.around.params.method {
-            Method::Cdf => {
-                dist.narrow_by(pool, draw.uniform);
-                dist.rest();
-            }
-            Method::Gumbel => pool.apply(|candidates| gumbel(candidates, draw)),
-        }
-        let name = match self.around.params.method {
-            Method::Cdf => "dist",
-            Method::Gumbel => "gumbel",
-        };
-        watch.after(|| name.into(), pool, &ask);
+        *place = *self.0.get_or_insert_with(|| pool.unmasked());
     }
-
-    /// Writes the number of candidates from which the token is drawn into the statistics of each
-    /// filter that is not among the stages.
-    fn count_the_last(&mut self, order: &[Stage]) {
-        let cuts = [
-            Stage::TopK,
-            Stage::Typical,
-            Stage::TopP,
-            Stage::MinP,
-            Stage::TopNSigma,
-        ];
-        for stage in cuts.into_iter().filter(|cut| !order.contains(cut)) {
-            let pool = &mut *self.pool;
-            if let Some(place) = after(self.around.stats, stage) {
-                *place = *self.unmasked.get_or_insert_with(|| pool.unmasked());
-            }
-        }
-    }
-}
-
-/// Returns the field of the statistics for the number of candidates left after a stage.
-fn after(stats: &mut Stats, stage: Stage) -> Option<&mut usize> {
-    match stage {
-        Stage::TopK => Some(&mut stats.after_top_k),
-        Stage::Typical => Some(&mut stats.after_typical),
-        Stage::TopP => Some(&mut stats.after_top_p),
-        Stage::MinP => Some(&mut stats.after_min_p),
-        Stage::TopNSigma => Some(&mut stats.after_top_n_sigma),
-        _ => None,
-    }
-}
-
-/// Applies a stage if it is enabled, and gives its buffers back to the thread, for the next stage
-/// or sampler. Returns true if it is enabled.
-fn narrow(
-    stage: Option<&mut (impl Member + ?Sized)>,
-    pool: &mut Pool<'_>,
-    watch: &mut impl Watch,
-) -> bool {
-    let Some(stage) = stage else {
-        return false;
-    };
-    watch.before(&|about, to| stage.tell(about, to));
-    stage.narrow(pool);
-    let name = || stage.name().to_string_lossy();
-    watch.after(name, pool, &|about, to| stage.tell(about, to));
-    true
-}
-
-/// Reports the bias, which precedes all stages.
-fn tell_bias(params: &Params, about: About, to: Tell<'_>) {
-    if about == About::Parameters {
-        to("n", params.bias.len() as f64);
-    }
-}
-
-fn gumbel(candidates: &mut Candidates<'_>, draw: Draw) {
-    let sorted = candidates.is_sorted();
-    let data = candidates.as_mut_slice();
-    if let [only] = data {
-        only.p = 1.0;
-        return candidates.select(Some(0));
-    }
-    let max = kernels::max_logit(data, sorted);
-    let chosen = draw::gumbel(data, max, draw.bits);
-    candidates.select(Some(chosen));
 }
 
 #[cfg(test)]

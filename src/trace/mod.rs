@@ -24,6 +24,7 @@ use crate::sync::OnceLock;
 use crate::token::Token;
 
 pub use linter::{Link, findings};
+pub(crate) use observer::watched;
 pub use observer::{Ask, Name, Numbers, Observer, Off, Watch};
 pub use options::{MOST_FOLLOWED, Options};
 pub use sink::{Function, delivering, delivers, stop, to_file, to_function};

@@ -9,7 +9,7 @@ use crate::kernels::logits::Logits;
 use crate::kernels::scan::count_at_least;
 use crate::metrics::Summary;
 use crate::pool::Pool;
-use crate::sampler::{About, Expected, Tell};
+use crate::sampler::{About, Expected, Step, Tell};
 use crate::token::{Token, TokenData, comparable};
 
 /// The samplers that let only some tokens through, regardless of their logits.
@@ -55,6 +55,20 @@ pub trait Watch {
 
     /// Called when the token is chosen from the pool; `logits` are the raw ones.
     fn chosen(&mut self, token: Token, logits: Logits<'_>, pool: &mut Pool<'_>);
+}
+
+/// Runs `step` on the pool, and reports it to `watch`.
+#[inline(always)]
+pub(crate) fn watched(
+    step: &mut (impl Step + ?Sized),
+    pool: &mut Pool<'_>,
+    watch: &mut impl Watch,
+) {
+    watch.expects(|| step.expected());
+    watch.before(&|about, to| step.tell(about, to));
+    step.narrow(pool);
+    let name = || step.name().to_string_lossy();
+    watch.after(name, pool, &|about, to| step.tell(about, to));
 }
 
 /// An observer that does nothing.

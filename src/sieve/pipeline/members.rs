@@ -7,11 +7,13 @@ use super::Stage;
 use super::slots::Slots;
 use crate::pool::Pool;
 use crate::rng::{SeededMt19937, mix};
-use crate::sampler::{About, Sampler, Tell};
+use crate::sampler::{About, Sampler, Step, Tell};
+use crate::samplers::penalties::Penalised;
 use crate::samplers::{AdaptiveP, Breakers, Dry, Mirostat, MirostatV2, TempExt, Xtc};
 use crate::sieve::Error;
-use crate::sieve::params::Params;
-use crate::sieve::stages::{temperature, warm_up};
+use crate::sieve::generator::{Generator, Random};
+use crate::sieve::params::{Params, RngKind};
+use crate::sieve::stages::{Stages, temperature, warm_up};
 use crate::token::Token;
 
 /// The stages with a memory or parameters of their own. A stage that the sieve does not have is
@@ -57,22 +59,24 @@ impl Clone for Selector {
     }
 }
 
-impl Selector {
-    pub(super) fn narrow(&mut self, pool: &mut Pool<'_>) {
+impl Step for Selector {
+    fn name(&self) -> &'static CStr {
+        each!(self, s => Step::name(s))
+    }
+
+    fn tell(&self, about: About, to: Tell<'_>) {
+        each!(self, s => Step::tell(s, about, to));
+    }
+
+    fn narrow(&mut self, pool: &mut Pool<'_>) {
         if let Self::Mirostat(s) = self {
             s.set_n_vocab(i32::try_from(pool.n_vocab()).unwrap_or(i32::MAX));
         }
-        each!(self, s => apply(s, pool));
+        each!(self, s => Step::narrow(s, pool));
     }
+}
 
-    pub(super) fn name(&self) -> &'static CStr {
-        each!(self, s => s.name())
-    }
-
-    pub(super) fn tell(&self, about: About, to: Tell<'_>) {
-        each!(self, s => s.tell(about, to));
-    }
-
+impl Selector {
     pub(super) fn rng(&self) -> &SeededMt19937 {
         each!(self, s => s.rng())
     }
@@ -114,13 +118,41 @@ impl Selector {
     }
 }
 
-/// Applies a sampler, and gives its buffers back to the thread.
-pub(super) fn apply(sampler: &mut impl Sampler, pool: &mut Pool<'_>) {
-    sampler.narrow(pool);
-    sampler.rest();
+/// Returns a reference to a step, whatever its type.
+fn any<'s, S: Step>(step: Option<&'s mut S>) -> Option<&'s mut (dyn Step + 's)> {
+    step.map(|step| step as _)
 }
 
 impl Members {
+    /// Returns the step of a stage that does not draw the token; `None` if the stage is disabled.
+    /// `filters` and `penalised` are those of the parameters.
+    pub(super) fn step<'s>(
+        &'s mut self,
+        stage: Stage,
+        filters: &'s mut Stages,
+        penalised: &'s mut Option<Penalised<'_>>,
+    ) -> Option<&'s mut (dyn Step + 's)> {
+        match stage {
+            Stage::Penalties => any(penalised.as_mut()),
+            Stage::Dry(dry) if dry.are_disabled() => None,
+            Stage::Dry(_) => any(self.dry.as_mut()),
+            Stage::TopK => any(filters.top_k.as_mut()),
+            Stage::Typical => any(filters.typical.as_mut()),
+            Stage::TopP => any(filters.top_p.as_mut()),
+            Stage::MinP => any(filters.min_p.as_mut()),
+            Stage::TopNSigma => any(filters.top_n_sigma.as_mut()),
+            Stage::Xtc {
+                probability,
+                threshold,
+            } if Xtc::is_disabled(probability, threshold) => None,
+            Stage::Xtc { .. } => any(self.xtc.as_deref_mut()),
+            Stage::Temperature => any(filters.temp.as_mut()),
+            Stage::DynamicTemperature { .. } => any(self.temp_ext.as_mut()),
+            Stage::Mirostat { .. } | Stage::MirostatV2 { .. } | Stage::AdaptiveP { .. } => None,
+            Stage::Sampler(slot) => self.slots.get(slot).map(|sampler| sampler as _),
+        }
+    }
+
     /// Allocates the memory that these stages need, so that [`arrange`](Self::arrange) cannot fail.
     pub(super) fn try_reserve(&mut self, stages: &[Stage]) -> Result<(), Error> {
         for stage in stages {
@@ -205,6 +237,20 @@ impl Members {
         let xtc = self.xtc.as_mut().map(|xtc| (1, xtc.rng_mut()));
         let selector = self.selector.as_mut().map(|s| (2, s.rng_mut()));
         xtc.into_iter().chain(selector)
+    }
+
+    /// Returns the random number for the token after `accepted` others; `None` if a stage takes it
+    /// from its own stream. A generator other than mt19937 also begins the streams of the stages.
+    pub(super) fn random(&mut self, generator: &mut Generator, accepted: u64) -> Option<Random> {
+        let has_streams = generator.kind() == RngKind::Mt19937;
+        if has_streams && self.selector.is_some() {
+            return None;
+        }
+        let random = generator.next(accepted);
+        if !has_streams {
+            self.begin_streams(random.bits);
+        }
+        Some(random)
     }
 
     /// Restarts all streams, each with a hash of the random number for this token.
