@@ -8,6 +8,7 @@ use llama_sieve::ffi::grammar::llama_sieve_init_grammar;
 use llama_sieve::ffi::grammar::schema::{LLAMA_SIEVE_JSON_COMPACT, llama_sieve_init_json_schema};
 use llama_sieve::ffi::host::llama_h::{llama_logit_bias, llama_sampler};
 use llama_sieve::ffi::samplers::*;
+use llama_sieve::ffi::sieve::*;
 use serde_json::Value;
 use vendor_llama_cpp::{Context, Model};
 
@@ -105,6 +106,58 @@ fn what_a_grammar_expects_is_told() {
     // The expectation is a part of the text.
     let stages = recorded("text=off", || sample(grammar(&model), &model, &text));
     assert!(stages.iter().all(|stage| stage.get("expected").is_none()));
+}
+
+/// Samples and accepts tokens like [`sample`], by a sieve with the grammar in a slot.
+fn sample_by_sieve(grammar: &HostSampler, model: &Model, wanted: &[i32]) {
+    let order = LLAMA_SIEVE_STAGE_SAMPLER;
+    let mut stages = llama_sieve_default_stages();
+    (stages.stages, stages.n_stages) = (&raw const order, 1);
+    let params = llama_sieve_default_params();
+    // SAFETY: parameters and stages are whole, sieve and grammar live, and there are that many
+    // logits.
+    unsafe {
+        let sieve = llama_sieve_new(&raw const params);
+        assert_eq!(
+            llama_sieve_set_sampler(sieve, 0, grammar.as_ptr().cast()),
+            0
+        );
+        assert_eq!(llama_sieve_set_stages(sieve, &raw const stages), 0);
+        for &wanted in wanted {
+            let mut logits = vec![0.0_f32; model.n_vocab()];
+            logits[wanted as usize] = 90.0;
+            let n_vocab = model.n_vocab() as i32;
+            assert_eq!(llama_sieve_sample(sieve, logits.as_ptr(), n_vocab), wanted);
+            llama_sieve_accept(sieve, wanted);
+        }
+        llama_sieve_free(sieve);
+    }
+}
+
+#[test]
+fn a_grammar_in_a_slot_is_recorded_as_in_a_chain() {
+    let _alone = alone();
+    let model = Model::load(trained_model()).expect("the model loads");
+    let [x, y, e] = [b"x", b"y", b"e"].map(|text| token_of(&model, text));
+    for (make, text) in [
+        (&grammar as &dyn Fn(&Model) -> _, &[y, e][..]),
+        (&|model: &Model| lazy(model, y), &[x, y, e]),
+    ] {
+        let in_chain = recorded_tokens("", || sample(make(&model), &model, text));
+        let grammar = HostSampler::new(make(&model));
+        let in_slot = recorded_tokens("", || sample_by_sieve(&grammar, &model, text));
+        assert_eq!(in_slot.len(), in_chain.len());
+        for (slot, chain) in in_slot.iter().zip(&in_chain) {
+            assert_eq!(slot["forced"], chain["forced"]);
+            assert_eq!(slot["grammar"], chain["grammar"]);
+            let [slot, chain] = [slot, chain].map(|line| &line["stages"][0]);
+            assert_eq!(slot["expected"], chain["expected"]);
+            assert_eq!(slot["waits"], chain["waits"]);
+        }
+        let last = &in_slot[text.len() - 1];
+        assert_eq!(last["forced"]["text"], "es");
+        assert_eq!(last["stages"][0]["expected"], "'e'");
+    }
 }
 
 #[test]
