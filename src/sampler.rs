@@ -174,7 +174,7 @@ pub trait Sampler: Clone + Send + 'static {
     }
 }
 
-/// A step from the logits to a token: a sampler, or a stage of a sieve that is none.
+/// A step from the logits to a token: a sampler, or another stage of a sieve, such as its bias.
 pub(crate) trait Step {
     fn name(&self) -> &'static CStr;
     fn tell(&self, about: About, to: Tell<'_>);

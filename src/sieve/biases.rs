@@ -68,7 +68,7 @@ impl Biases {
     }
 }
 
-impl Step for &Biases {
+impl Step for Biases {
     fn name(&self) -> &'static CStr {
         c"logit-bias"
     }

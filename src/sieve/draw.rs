@@ -17,7 +17,7 @@ use crate::token::{Token, TokenData};
 
 /// The sampler that draws by the inverse of the cumulative distribution. Its own stream is never
 /// used.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Inverse(pub Dist);
 
 lent_per_thread!(Inverse);
@@ -56,6 +56,7 @@ impl Step for Draw<'_> {
         match self.method {
             Method::Cdf => {
                 self.inverse.0.narrow_by(pool, self.random.uniform);
+                // First its own buffers, then the sampler itself.
                 self.inverse.0.rest();
                 self.inverse.rest();
             }

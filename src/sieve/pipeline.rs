@@ -1,4 +1,4 @@
-//! Runs the stages straight from the logits, in any order. Each stage is one of the exact samplers.
+//! Runs the stages straight from the logits, in any order. Each filter is one of the exact samplers.
 //!
 //! Their order is one of those in [`Order`], or [the caller's](crate::sieve::Sieve::set_stages).
 //! The bias always comes first, as in llama.cpp's programs.
@@ -57,8 +57,8 @@ const TEMP_FIRST: [Stage; 7] = [
     Stage::TopNSigma,
 ];
 
-/// The stages whose candidates the statistics count.
-const FILTERS: [Stage; 5] = [
+/// The stages after which the statistics have a count of the candidates.
+const COUNTED: [Stage; 5] = [
     Stage::TopK,
     Stage::Typical,
     Stage::TopP,
@@ -80,6 +80,7 @@ pub(super) struct Pipeline {
     /// The caller's stages; `None` if the parameters decide.
     pub order: Option<Vec<Stage>>,
     pub members: Members,
+    /// The sampler of the [draw](Draw), unless the last stage draws.
     inverse: Scratch<Inverse>,
     buffers: Buffers,
     /// The state of the pool with the candidates from which the last token was drawn.
@@ -160,8 +161,9 @@ impl Pipeline {
 }
 
 impl Sieve {
-    /// Runs all stages on the `raw` logits, and reports them to `watch`. `given` contains the
-    /// candidates of a chain, if there is one; `raw` then contains their logits.
+    /// Runs all stages on the `raw` logits, reports them to `watch`, and returns the chosen token.
+    /// `given` contains the candidates of a chain, if there is one. `raw` then contains the logits
+    /// of these candidates, in the same order.
     pub(super) fn run(
         &mut self,
         raw: Logits<'_>,
@@ -189,15 +191,18 @@ impl Sieve {
             pool.keep(candidates.as_slice(), candidates.is_sorted());
         }
         if !self.biases.is_empty() {
-            watched(&mut &self.biases, &mut pool, watch);
+            watched(&mut self.biases, &mut pool, watch);
         }
         let history = &self.history;
         let penalties = self.params.penalties();
         let mut penalised = penalties.map(|factors| Penalised { history, factors });
         let order = order.as_deref().unwrap_or(stages_of(self.params.order));
+        let (are_first, others) = match order {
+            [Stage::Penalties, others @ ..] => (true, others),
+            others => (false, others),
+        };
         // Penalties that come first run before the check for an unmasked token, as the bias does.
-        let others = order.strip_prefix(&[Stage::Penalties]);
-        if let (Some(_), Some(penalised)) = (others, &mut penalised) {
+        if are_first && let Some(penalised) = &mut penalised {
             watched(penalised, &mut pool, watch);
         }
         match largest(&mut pool) {
@@ -208,34 +213,31 @@ impl Sieve {
             f32::INFINITY => pool.ban_nan(),
             _ => {}
         }
-        let random = members.random(&mut self.generator, self.accepted);
+        let random = members.next_random(&mut self.generator, self.accepted);
         let mut count = Count::default();
-        for &stage in others.unwrap_or(order) {
+        for &stage in others {
             if let Some(step) = members.step(stage, &mut self.stages, &mut penalised) {
                 watched(step, &mut pool, watch);
                 count.forget();
             }
             count.write(stage, &mut self.stats, &mut pool);
         }
-        match (&mut members.selector, random) {
-            (Some(selector), _) => {
-                watched(&mut **selector, &mut pool, watch);
-                count.forget();
-            }
-            (None, Some(random)) => {
-                let mut draw = Draw {
-                    method: self.params.method,
-                    random,
-                    seed: self.generator.seed(),
-                    inverse,
-                };
-                watched(&mut draw, &mut pool, watch);
-            }
-            (None, None) => {}
+        if let Some(selector) = &mut members.selector {
+            watched(&mut **selector, &mut pool, watch);
+            count.forget();
+        } else if let Some(random) = random {
+            // The draw leaves all candidates, so the count stays.
+            let mut draw = Draw {
+                method: self.params.method,
+                random,
+                seed: self.generator.seed(),
+                inverse,
+            };
+            watched(&mut draw, &mut pool, watch);
         }
-        // A filter that is not among the stages gets the count of the candidates that were left.
-        for filter in FILTERS.into_iter().filter(|filter| !order.contains(filter)) {
-            count.write(filter, &mut self.stats, &mut pool);
+        // A stage that does not run gets the number of candidates from which the token was drawn.
+        for stage in COUNTED.into_iter().filter(|stage| !order.contains(stage)) {
+            count.write(stage, &mut self.stats, &mut pool);
         }
         let token = pool.token().ok_or(Error::NoCandidate)?;
         // In a host's chain the host decides, as after a built-in.

@@ -1,4 +1,4 @@
-//! The stages that only a pipeline has, with the memory that they keep from token to token.
+//! The steps of a pipeline's stages, and the memory that some keep from token to token.
 
 use std::ffi::CStr;
 use std::sync::Arc;
@@ -118,8 +118,7 @@ impl Selector {
     }
 }
 
-/// Returns a reference to a step, whatever its type.
-fn any<'s, S: Step>(step: Option<&'s mut S>) -> Option<&'s mut (dyn Step + 's)> {
+fn as_step<'s, S: Step>(step: Option<&'s mut S>) -> Option<&'s mut (dyn Step + 's)> {
     step.map(|step| step as _)
 }
 
@@ -133,21 +132,21 @@ impl Members {
         penalised: &'s mut Option<Penalised<'_>>,
     ) -> Option<&'s mut (dyn Step + 's)> {
         match stage {
-            Stage::Penalties => any(penalised.as_mut()),
+            Stage::Penalties => as_step(penalised.as_mut()),
             Stage::Dry(dry) if dry.are_disabled() => None,
-            Stage::Dry(_) => any(self.dry.as_mut()),
-            Stage::TopK => any(filters.top_k.as_mut()),
-            Stage::Typical => any(filters.typical.as_mut()),
-            Stage::TopP => any(filters.top_p.as_mut()),
-            Stage::MinP => any(filters.min_p.as_mut()),
-            Stage::TopNSigma => any(filters.top_n_sigma.as_mut()),
+            Stage::Dry(_) => as_step(self.dry.as_mut()),
+            Stage::TopK => as_step(filters.top_k.as_mut()),
+            Stage::Typical => as_step(filters.typical.as_mut()),
+            Stage::TopP => as_step(filters.top_p.as_mut()),
+            Stage::MinP => as_step(filters.min_p.as_mut()),
+            Stage::TopNSigma => as_step(filters.top_n_sigma.as_mut()),
             Stage::Xtc {
                 probability,
                 threshold,
             } if Xtc::is_disabled(probability, threshold) => None,
-            Stage::Xtc { .. } => any(self.xtc.as_deref_mut()),
-            Stage::Temperature => any(filters.temp.as_mut()),
-            Stage::DynamicTemperature { .. } => any(self.temp_ext.as_mut()),
+            Stage::Xtc { .. } => as_step(self.xtc.as_deref_mut()),
+            Stage::Temperature => as_step(filters.temp.as_mut()),
+            Stage::DynamicTemperature { .. } => as_step(self.temp_ext.as_mut()),
             Stage::Mirostat { .. } | Stage::MirostatV2 { .. } | Stage::AdaptiveP { .. } => None,
             Stage::Sampler(slot) => self.slots.get(slot).map(|sampler| sampler as _),
         }
@@ -239,9 +238,14 @@ impl Members {
         xtc.into_iter().chain(selector)
     }
 
-    /// Returns the random number for the token after `accepted` others; `None` if a stage takes it
-    /// from its own stream. A generator other than mt19937 also begins the streams of the stages.
-    pub(super) fn random(&mut self, generator: &mut Generator, accepted: u64) -> Option<Random> {
+    /// Returns the generator's number for the token after `accepted` others; `None` if the last
+    /// stage draws the token, from its own stream of mt19937. With another generator, the number
+    /// also restarts the streams of all stages.
+    pub(super) fn next_random(
+        &mut self,
+        generator: &mut Generator,
+        accepted: u64,
+    ) -> Option<Random> {
         let has_streams = generator.kind() == RngKind::Mt19937;
         if has_streams && self.selector.is_some() {
             return None;
