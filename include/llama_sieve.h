@@ -897,9 +897,6 @@ int llama_sieve_trace(llama_sieve_trace_callback callback, void *user, const cha
  */
 #define LLAMA_SIEVE_RNG_POSITION 2
 
-/* Draw: by inversion of the cumulative distribution function. */
-#define LLAMA_SIEVE_METHOD_CDF 0
-
 /* Draw: the largest of logit / temperature + Gumbel noise. */
 #define LLAMA_SIEVE_METHOD_GUMBEL 1
 
@@ -1456,15 +1453,18 @@ typedef struct llama_sieve_stages {
  */
 struct llama_sieve_stages llama_sieve_default_stages(void);
 
+/* Draw: by inversion of the cumulative distribution function. */
+#define LLAMA_SIEVE_METHOD_CDF 0
+
 /*
  Sets the stages of the sieve from the next token on. NULL restores the order of its parameters.
  With n_stages 0 it only draws. Each stage is the exact sampler, as in a chain, with one
  exception: a temperature below 0.001 counts as 0, unless it is a dynamic temperature with a
  range above 0. The bias still comes first. If the last stage is mirostat or adaptive-p, it draws
  the token. No other stage may be one of these. Otherwise the parameters' method draws. With
- mt19937 the tokens are those of llama.cpp's chain of these samplers and dist, all with the
- sieve's seed. May be called between any two tokens: stages that stay keep their memory, even
- after parameters that disabled them.
+ mt19937 and LLAMA_SIEVE_METHOD_CDF the tokens are those of llama.cpp's chain of these samplers
+ and dist, all with the sieve's seed. May be called between any two tokens: stages that stay keep
+ their memory, even after parameters that disabled them.
 
  Returns LLAMA_SIEVE_OK or, with the stages unchanged, a negative error: NULL, a sieve in use,
  too little memory, or LLAMA_SIEVE_ERROR_PARAMS for an unknown struct_size, a stage that is

@@ -193,8 +193,8 @@ impl BanStrings {
 
     /// Returns the number of accepted tokens since the beginning of the earliest banned text that
     /// one more token could complete; 0 if there is none. For regular expressions, if one more
-    /// token could complete a match that has begun, returns the number of tokens since the
-    /// beginning of the earliest match that has begun, up to a limit.
+    /// token could complete a match that has begun, returns the smallest number of newest tokens
+    /// with the same begun matches, up to a limit.
     pub fn rewind(&self) -> usize {
         self.search.rewind()
     }

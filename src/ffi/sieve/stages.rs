@@ -161,9 +161,9 @@ fn defaults() -> llama_sieve_stages {
 /// exception: a temperature below 0.001 counts as 0, unless it is a dynamic temperature with a
 /// range above 0. The bias still comes first. If the last stage is mirostat or adaptive-p, it draws
 /// the token. No other stage may be one of these. Otherwise the parameters' method draws. With
-/// mt19937 the tokens are those of llama.cpp's chain of these samplers and dist, all with the
-/// sieve's seed. May be called between any two tokens: stages that stay keep their memory, even
-/// after parameters that disabled them.
+/// mt19937 and LLAMA_SIEVE_METHOD_CDF the tokens are those of llama.cpp's chain of these samplers
+/// and dist, all with the sieve's seed. May be called between any two tokens: stages that stay keep
+/// their memory, even after parameters that disabled them.
 ///
 /// Returns LLAMA_SIEVE_OK or, with the stages unchanged, a negative error: NULL, a sieve in use,
 /// too little memory, or LLAMA_SIEVE_ERROR_PARAMS for an unknown struct_size, a stage that is

@@ -78,8 +78,8 @@ impl Search {
 
     /// Returns the number of tokens since the beginning of the earliest banned text that one more
     /// token could complete; 0 if there is none. For patterns, if one more token could complete a
-    /// begun match, returns the number of tokens since the beginning of the earliest begun match,
-    /// at most `MAX_BACK`.
+    /// begun match, returns the smallest number of newest tokens with the same begun matches, at
+    /// most `MAX_BACK`.
     pub fn rewind(&self) -> usize {
         each!(self, bans, cursor => cursor.rewind(bans))
     }
