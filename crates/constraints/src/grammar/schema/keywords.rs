@@ -136,6 +136,10 @@ impl Compiler {
 
     /// Returns the value of a keyword; `None` if the keyword is absent, or if the draft ignores it.
     fn member(&self, at: JsonId, keyword: &str) -> Option<JsonId> {
+        let is_ignored = |(schema, ignored): &(JsonId, String)| *schema == at && ignored == keyword;
+        if self.ignored.iter().any(is_ignored) {
+            return None;
+        }
         self.references.keyword(&self.document, at, keyword)
     }
 
@@ -294,6 +298,27 @@ impl Compiler {
         Ok(shape)
     }
 
+    /// Returns what `read` reads of the keywords of a schema. If the options allow it, a keyword that
+    /// it refuses is left out, and the others are read.
+    fn read<T: Default>(
+        &mut self,
+        at: JsonId,
+        read: impl Fn(&mut Self, JsonId) -> Answer<T>,
+    ) -> Answer<T> {
+        loop {
+            let refusal = match read(self, at) {
+                Ok(value) => return Ok(value),
+                Err(refusal) => refusal,
+            };
+            let keyword = refusal.keyword.clone();
+            self.leave_out(refusal)?;
+            if self.member(at, &keyword).is_none() {
+                return Ok(T::default());
+            }
+            self.ignored.push((at, keyword));
+        }
+    }
+
     fn lenient<T>(&mut self, answer: Answer<T>, otherwise: T) -> Answer<T> {
         match answer {
             Ok(value) => Ok(value),
@@ -306,13 +331,10 @@ impl Compiler {
 
     /// Returns the values that `type`, `enum`, `const` and the keywords for single types allow.
     fn by_types(&mut self, at: JsonId) -> Answer<Shape> {
-        let numbers = self.numbers(at);
-        let numbers = self.lenient(numbers, Numbers::default())?;
-        let strings = self.strings(at)?;
-        let arrays = self.arrays(at);
-        let arrays = self.lenient(arrays, Arrays::default())?;
-        let objects = self.objects(at);
-        let objects = self.lenient(objects, Objects::default())?;
+        let numbers = self.read(at, Self::numbers)?;
+        let strings = self.read(at, Self::strings)?;
+        let arrays = self.read(at, Self::arrays)?;
+        let objects = self.read(at, Self::objects)?;
         fn among<T>(types: &[T], one: T) -> Vec<T> {
             match types.is_empty() {
                 true => Vec::new(),
@@ -540,10 +562,16 @@ impl Compiler {
 
     fn objects(&mut self, at: JsonId) -> Answer<Objects> {
         let mut patterns = Vec::new();
+        let mut has_unknown_names = false;
         for (pattern, id) in self.map(at, "patternProperties")?.iter() {
             let expr = self.checked(at, "patternProperties", *id)?;
-            let lang = self.pattern(at, "patternProperties", pattern)?;
-            patterns.push((lang, expr));
+            match self.pattern(at, "patternProperties", pattern) {
+                Ok(lang) => patterns.push((lang, expr)),
+                Err(refusal) => {
+                    self.leave_out(refusal)?;
+                    has_unknown_names = true;
+                }
+            }
         }
         let matching = |compiler: &Self, name: &str| -> Vec<ExprId> {
             let is_in = |lang| compiler.lang_of(lang).accepts(name);
@@ -566,6 +594,17 @@ impl Compiler {
             }
         }
         let mut others = self.sub(at, "additionalProperties")?;
+        if has_unknown_names {
+            // Any name may be one that a pattern allows.
+            for keyword in ["additionalProperties", "unevaluatedProperties"] {
+                if self.member(at, keyword).is_some() {
+                    let why = "depends on a pattern of \"patternProperties\" that is left out";
+                    let refusal = self.refusal(at, keyword, why);
+                    self.leave_out(refusal)?;
+                }
+            }
+            others = Some(ANY);
+        }
         let mut rests = Vec::new();
         if others.is_none()
             && let Some(unevaluated) = self.sub(at, "unevaluatedProperties")?

@@ -865,6 +865,57 @@ fn options_change_what_is_allowed() {
     check(r#"{"type":"array"}"#, &spaces(64));
 }
 
+/// The other keywords of a schema are enforced if one is left out.
+#[test]
+fn only_what_is_refused_is_left_out() {
+    let lenient = || Options {
+        lenient: true,
+        ..Options::default()
+    };
+    for (schema, names, texts) in [
+        (
+            r#"{"type":"object","properties":{"a":{"type":"null"},"xb":{"type":"null"}},
+                "patternProperties":{"^x(?=b)":{"type":"number"},"^y$":{"type":"boolean"}},
+                "required":["a"],"additionalProperties":false}"#,
+            &["patternProperties", "additionalProperties"][..],
+            "+ {\"a\":null}\n+ {\"a\":null,\"xb\":null}\n+ {\"a\":null,\"xbc\":\"s\"}\n- {}\n\
+             - {\"a\":1}\n- {\"a\":null,\"y\":null}\n+ {\"a\":null,\"y\":true}",
+        ),
+        (
+            r#"{"type":"array","prefixItems":[{"type":"null"}],"items":[{}],"minItems":2,
+                "maxItems":3}"#,
+            &["items"],
+            "+ [null,1]\n+ [null,\"a\",{}]\n- [null]\n- [1,1]\n- [null,1,1,1]",
+        ),
+        (
+            r#"{"type":"integer","minimum":3,"maximum":"5","multipleOf":2}"#,
+            &["maximum"],
+            "+ 4\n+ 600\n- 2\n- 5",
+        ),
+        (
+            r#"{"type":"string","minLength":"1","maxLength":2,"pattern":"^a"}"#,
+            &["minLength"],
+            "+ \"a\"\n+ \"ab\"\n- \"abc\"\n- \"b\"",
+        ),
+        (
+            r#"{"type":"object","properties":{"a":{"type":"null","required":true}},
+                "required":"a","minProperties":1,"additionalProperties":false}"#,
+            &["required", "required"],
+            "+ {\"a\":null}\n- {}\n- {\"a\":1}\n- {\"b\":1}",
+        ),
+    ] {
+        let (_, left_out) = compile(schema.as_bytes(), lenient()).expect("left out");
+        let mut told: Vec<&str> = left_out.iter().map(|left| &*left.keyword).collect();
+        told.sort_by_key(|told| names.iter().position(|name| name == told));
+        assert_eq!(told, names, "{schema}");
+        check_with(lenient(), schema, texts);
+        assert!(
+            compile(schema.as_bytes(), Options::default()).is_err(),
+            "{schema}"
+        );
+    }
+}
+
 #[test]
 fn texts_that_are_no_schema_are_refused_with_their_place() {
     for (text, why) in [
