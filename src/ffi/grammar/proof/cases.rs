@@ -28,7 +28,7 @@ pub(super) enum Triggers {
     Tokens(Vec<Token>),
 }
 
-/// The tokens that a grammar accepts, and the comparisons between them.
+/// The tokens that both grammars accept, and the points at which the two are compared.
 pub(super) enum Plan {
     /// Compares all candidates and then accepts an allowed token, `n_steps` times. Also compares
     /// clones after the first token, and both grammars after a reset at the end.

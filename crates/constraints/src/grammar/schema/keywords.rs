@@ -136,8 +136,8 @@ impl Compiler {
 
     /// Returns the value of a keyword; `None` if the keyword is absent, or if the draft ignores it.
     fn member(&self, at: JsonId, keyword: &str) -> Option<JsonId> {
-        let is_ignored = |(schema, ignored): &(JsonId, String)| *schema == at && ignored == keyword;
-        if self.ignored.iter().any(is_ignored) {
+        let ignored = self.ignored.get(&at);
+        if ignored.is_some_and(|all| all.iter().any(|ignored| ignored == keyword)) {
             return None;
         }
         self.references.keyword(&self.document, at, keyword)
@@ -315,7 +315,7 @@ impl Compiler {
             if self.member(at, &keyword).is_none() {
                 return Ok(T::default());
             }
-            self.ignored.push((at, keyword));
+            self.ignored.entry(at).or_default().push(keyword);
         }
     }
 

@@ -332,8 +332,8 @@ pub struct Compiler {
     pub options: Options,
     /// The keywords that were left out.
     pub left_out: Vec<Refusal>,
-    /// The keywords that are read as if they were absent, each with its schema.
-    pub ignored: Vec<(JsonId, String)>,
+    /// The keywords that are read as if they were absent, by schema.
+    pub ignored: Map<JsonId, Vec<String>>,
     exprs: Vec<Expr>,
     numbers: HashMap<Expr, ExprId>,
     shapes: Map<ExprId, Rc<Shape>>,
@@ -440,7 +440,7 @@ impl Compiler {
             references,
             options,
             left_out: Vec::new(),
-            ignored: Vec::new(),
+            ignored: Map::default(),
             exprs: Vec::new(),
             numbers: HashMap::with_capacity_and_hasher(USUAL, Default::default()),
             shapes: Map::with_capacity_and_hasher(USUAL, Default::default()),
