@@ -1,4 +1,4 @@
-//! Runs the stages straight from the logits, in any order. Each filter is one of the exact samplers.
+//! Runs the stages straight from the logits, in any order. A filter is one of the exact samplers.
 //!
 //! Their order is one of those in [`Order`], or [the caller's](crate::sieve::Sieve::set_stages).
 //! The bias always comes first, as in llama.cpp's programs.
@@ -257,8 +257,9 @@ impl Sieve {
     /// Sets the stages that run, and their order, in place of those of the parameters, which `None`
     /// restores. The bias still comes first, and the last stage draws the token if it
     /// [can](Stage::draws). Stages that stay keep their memory. Fails, and changes nothing, if a
-    /// stage occurs twice, if one that draws is not the last, if a number is not finite, if the slot
-    /// of a [`Stage::Sampler`] is not below [`MAX_SAMPLERS`], or if there is too little memory.
+    /// stage occurs twice, if one that draws is not the last, if a number is not finite, if the
+    /// slot of a [`Stage::Sampler`] is not below [`MAX_SAMPLERS`], or if there is too little
+    /// memory.
     ///
     /// ```
     /// use llama_sieve::sieve::{Params, Sieve, Stage};

@@ -298,8 +298,8 @@ impl Compiler {
         Ok(shape)
     }
 
-    /// Returns what `read` reads of the keywords of a schema. If the options allow it, a keyword that
-    /// it refuses is left out, and the others are read.
+    /// Returns the result of `read` on a schema. If the options allow it, a keyword that `read`
+    /// refuses is left out, and the others are read.
     fn read<T: Default>(
         &mut self,
         at: JsonId,
