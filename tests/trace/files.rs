@@ -283,27 +283,25 @@ fn a_full_disk_ends_the_record_and_nothing_else() {
     let folder = Folder::new("full");
     let path = folder.file("trace.jsonl");
     let expected = sample(&mut chain(), 50);
-    // The limit on the size of files that the process may write.
-    // SAFETY: only sets this process's limit, and restores it.
-    let limit = |bytes| unsafe {
-        libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
-        let mut limit = std::mem::zeroed::<libc::rlimit>();
-        libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit);
-        let before = std::mem::replace(&mut limit.rlim_cur, bytes);
-        assert_eq!(libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit), 0);
-        before
-    };
-    let (tokens, heard) = heard_while(|| {
-        let before = limit(10_000);
-        trace::to_file(&path, Options::default()).expect("a new file");
-        let tokens = sample(&mut chain(), 50);
-        limit(before);
-        tokens
+    // In a separate process, since the limit is also one for the file of the tests' own output.
+    forked(|| {
+        let (tokens, heard) = heard_while(|| {
+            // SAFETY: only changes the limit of this process on the size of files.
+            unsafe {
+                libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
+                let mut limit = std::mem::zeroed::<libc::rlimit>();
+                libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit);
+                limit.rlim_cur = 10_000;
+                assert_eq!(libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit), 0);
+            }
+            trace::to_file(&path, Options::default()).expect("a new file");
+            sample(&mut chain(), 50)
+        });
+        trace::stop();
+        assert_eq!(tokens, expected);
+        assert_eq!(heard.len(), 1, "{heard:?}");
+        assert!(heard[0].contains("cannot be written"), "{heard:?}");
     });
-    trace::stop();
-    assert_eq!(tokens, expected);
-    assert_eq!(heard.len(), 1, "{heard:?}");
-    assert!(heard[0].contains("cannot be written"), "{heard:?}");
     let lines = lines_of(&path);
     assert!((2..30).contains(&lines.len()), "{}", lines.len());
 }
