@@ -34,8 +34,9 @@ const LOOKS: usize = 100;
 /// The pause between two attempts after the first [`LOOKS`].
 const PAUSE: Duration = Duration::from_micros(50);
 
-/// The most that one pause counts towards the waiting time. If a pause takes longer, the process
-/// was stopped or had no processor, so the thread that holds the value could not run either.
+/// The most that one pause counts towards the waiting time. A longer pause is taken as a sign that
+/// the process was stopped or had no processor, so that the thread that holds the value could not
+/// run either. If only this thread woke late, the wait lasts longer than its limit.
 const LONGEST_PAUSE: Duration = Duration::from_millis(1);
 
 impl<T> Exclusive<T> {

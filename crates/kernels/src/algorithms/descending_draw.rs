@@ -21,7 +21,9 @@ use crate::token::TokenData;
 /// The candidates to draw from: those of a vocabulary, in the descending order of their logits.
 #[derive(Clone, Copy, Debug)]
 pub struct Descending<'a> {
-    /// The logits by token. None is NaN.
+    /// The logits, none of which is NaN. If [`DescendingDraw::find`] gets candidates as `larger` or
+    /// `head`, these are the logits of all tokens, in the order of their ids. Otherwise they may be
+    /// those of only some tokens.
     pub logits: &'a [f32],
     /// The number of candidates excluded at the start.
     pub dropped: usize,

@@ -120,19 +120,19 @@ struct Scanned {
 const NEAR_MAX: f32 = -60.0;
 
 /// Returns the largest of each lane of a block. Adds the squares (with `NEAR`) or the products with
-/// 0 to `signs`.
+/// 0 to `signs`, of which there are four, since each addition waits for the previous one.
 #[inline(always)]
-// In bounds: `i` is 0 or 1, and a pair has twice the lanes.
+// In bounds: `i` is below 4, and `four` has four times the lanes.
 fn scan_block<V: Vector, T: Load, const NEAR: bool>(
     v: V,
     block: &[T],
-    signs: &mut [V::F; 2],
+    signs: &mut [V::F; 4],
 ) -> V::F {
     let mut lanes = [v.splat(f32::NEG_INFINITY); 2];
-    for pair in block.chunks_exact(2 * V::LANES) {
-        for i in 0..2 {
-            let x = T::load(v, &pair[i * V::LANES..]);
-            lanes[i] = v.max(x, lanes[i]);
+    for four in block.chunks_exact(4 * V::LANES) {
+        for i in 0..4 {
+            let x = T::load(v, &four[i * V::LANES..]);
+            lanes[i % 2] = v.max(x, lanes[i % 2]);
             signs[i] = v.fma(x, if NEAR { x } else { v.splat(0.0) }, signs[i]);
         }
     }
@@ -150,12 +150,13 @@ fn scan<V: Vector, T: Load, const NEAR: bool, const WANTED: bool>(
 ) -> Scanned {
     let lowest = v.splat(f32::NEG_INFINITY);
     let zero = v.splat(0.0);
-    let (mut all, mut signs) = ([lowest; 2], [zero; 2]);
+    let (mut all, mut signs) = ([lowest; 2], [zero; 4]);
     let mut to = maxima.iter_mut();
     let mut groups = chunk.chunks_exact(4 * GROUP);
     for group in &mut groups {
         let mut of_each = [lowest; 4];
-        for (block, lanes) in group.chunks_exact(GROUP).zip(&mut of_each) {
+        // Hides the length of the loop, as in `near_terms`.
+        for (block, lanes) in black_box(group).chunks_exact(GROUP).zip(&mut of_each) {
             *lanes = scan_block::<V, T, NEAR>(v, block, &mut signs);
             all[0] = v.max(*lanes, all[0]);
         }
@@ -174,7 +175,8 @@ fn scan<V: Vector, T: Load, const NEAR: bool, const WANTED: bool>(
         }
     }
     let mut max = v.reduce_max(v.max(all[0], all[1]));
-    let signs = v.add(signs[0], signs[1]);
+    let [a, b, c, d] = signs;
+    let signs = v.add(v.add(a, b), v.add(c, d));
     let every = u32::MAX >> (32 - V::LANES);
     let mut finite = v.lt(signs, v.splat(f32::INFINITY)) == every;
     let mut near = NEAR && v.lt(signs, v.splat(V::EXP_APPROX_SQUARES)) == every;

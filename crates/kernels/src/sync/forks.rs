@@ -11,8 +11,9 @@ use super::{COUNTERS, DEPTH, FORKS, own_counter};
 /// The pause between two checks of the other threads.
 const PAUSE: Duration = Duration::from_micros(50);
 
-/// The most that one pause counts. During a longer pause the process was stopped or had no
-/// processor, so the thread that is waited for could not run either.
+/// The most that one pause counts towards the waiting time. A longer pause is taken as a sign that
+/// the process was stopped or had no processor, so that the thread that is waited for could not run
+/// either. If only this thread woke late, the wait lasts longer than its limit.
 const LONGEST_PAUSE: Duration = Duration::from_millis(1);
 
 /// The longest time that a fork waits for other threads: longer than any of them holds a lock.
