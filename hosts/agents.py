@@ -178,7 +178,7 @@ class Answers:
     """The answers to each request, by its name. An error begins with "error: "."""
     n_tokens: int = 0
     n_chains: int = 0
-    """How many answers were started, each with a chain of its own."""
+    """The number of answers that were started, each with a chain of its own."""
     seconds: float = 0.0
     sampling: Optional[float] = None
     report: str = ""
@@ -188,12 +188,12 @@ class Answers:
 
     @property
     def refused(self) -> int:
-        """How many requests were refused, for example because llama.cpp rejects the grammar."""
+        """The number of refused requests, for example because llama.cpp rejects the grammar."""
         return self._count("error: 400")
 
     @property
     def failed(self) -> int:
-        """How many ended in an error, for example because the text does not fit the template."""
+        """The number of errors, for example because the text does not fit the template."""
         return self._count("error: ") - self.refused
 
     @property
@@ -202,7 +202,7 @@ class Answers:
 
     @property
     def calls(self) -> int:
-        """How many answers call a tool."""
+        """The number of answers that call a tool."""
         return sum('"tool_calls": [{' in text for texts in self.texts.values() for text in texts)
 
 

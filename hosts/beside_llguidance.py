@@ -28,7 +28,7 @@ import vocabulary
 PACKAGE = "llguidance==1.9.1"
 
 ROUNDS = 9
-"""How many times a matcher is made; the table shows the median."""
+"""The number of times that a matcher is made; the table shows the median."""
 
 
 @dataclass
@@ -38,7 +38,7 @@ class Measured:
     masks: List[float] = field(default_factory=list)
     begins: List[float] = field(default_factory=list)
     left: int = 0
-    """How many walks end early because llguidance does not allow their next token."""
+    """The number of walks that end early because llguidance does not allow their next token."""
     refused: Optional[str] = None
     """The error, if llguidance does not accept the grammar."""
 

@@ -43,9 +43,9 @@ class Setting:
 
     request: Dict[str, object]
     streams: Optional[int] = None
-    """How many streams, instead of --streams."""
+    """The number of streams, instead of --streams."""
     tokens: Optional[int] = None
-    """How many tokens of each stream, instead of --tokens."""
+    """The number of tokens of each stream, instead of --tokens."""
     real: bool = False
     """True if the vocabulary is a real tokenizer's."""
     vocabulary: int = 128_256

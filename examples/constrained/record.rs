@@ -87,7 +87,7 @@ impl Side {
     }
 }
 
-/// How many of the compared tokens are the most probable ones on both sides.
+/// The number of compared tokens that are the most probable ones on both sides.
 #[derive(Default)]
 struct Agreement {
     equal: usize,

@@ -15,7 +15,8 @@ namespace {
 // One llama_decode call takes at most this many tokens; vendor_llama_decode splits longer input.
 constexpr uint32_t max_batch = 512;
 
-// An iterator over a text that throws when all of its kind have been read and compared too often.
+// An iterator over a text that throws once all such iterators of its thread have been read and
+// compared a given number of times.
 struct counted_char {
     struct too_often {};
 
@@ -76,7 +77,7 @@ llama_model * vendor_llama_vocabulary_load(const char * path) {
     return llama_model_load_from_file(path, params);
 }
 
-// The built-in grammar; null also where its constructor throws, as for a pattern that is none.
+// Returns the built-in grammar; null if its constructor fails or throws.
 llama_sampler * vendor_llama_grammar(const llama_vocab * vocab, const char * text,
                                      const char * root, bool lazy, const char ** patterns,
                                      size_t n_patterns, const llama_token * tokens,
@@ -92,7 +93,8 @@ llama_sampler * vendor_llama_grammar(const llama_vocab * vocab, const char * tex
     }
 }
 
-// The deprecated constructor, with words.
+// Returns the built-in grammar with words as triggers, by the deprecated constructor; null if that
+// fails or throws.
 llama_sampler * vendor_llama_grammar_words(const llama_vocab * vocab, const char * text,
                                            const char * root, const char ** words, size_t n_words,
                                            const llama_token * tokens, size_t n_tokens) {
@@ -103,7 +105,7 @@ llama_sampler * vendor_llama_grammar_words(const llama_vocab * vocab, const char
     }
 }
 
-// False where accepting the token throws.
+// Accepts the token. Returns false if that throws.
 bool vendor_llama_sampler_accept(llama_sampler * smpl, llama_token token) {
     try {
         llama_sampler_accept(smpl, token);
@@ -125,7 +127,8 @@ llama_context * vendor_llama_context_new(llama_model * model, uint32_t n_ctx, in
     return llama_init_from_model(model, params);
 }
 
-// Appends the tokens to sequence 0; returns llama_decode's first code that is not 0, else 0.
+// Appends the tokens to sequence 0. Returns the first code of llama_decode that is not 0; 0 if
+// there is none.
 int32_t vendor_llama_decode(llama_context * ctx, const int32_t * tokens, int32_t n_tokens) {
     std::vector<llama_token> input(tokens, tokens + n_tokens);
     const int32_t step = static_cast<int32_t>(llama_n_batch(ctx));
@@ -139,14 +142,14 @@ int32_t vendor_llama_decode(llama_context * ctx, const int32_t * tokens, int32_t
     return 0;
 }
 
-// n draws of a uniform double in [0, 1) from a Mersenne Twister with this seed.
+// Writes n uniform doubles in [0, 1) from a Mersenne Twister with this seed.
 void vendor_std_uniform_double(uint32_t seed, size_t n, double * out) {
     std::mt19937 generator(seed);
     std::uniform_real_distribution<double> uniform(0.0, 1.0);
     std::generate_n(out, n, [&] { return uniform(generator); });
 }
 
-// A std::regex, or null where there is none of this text.
+// Returns a std::regex; null if its constructor throws.
 void * vendor_std_regex(const char * pattern, size_t n) {
     try {
         return new std::regex(pattern, n);
@@ -159,8 +162,9 @@ void vendor_std_regex_free(void * regex) {
     delete static_cast<std::regex *>(regex);
 }
 
-// How many groups, the whole included, have matched, with begin and end of the first n_out in out
-// (-1 where a group takes no part); 0 without a match.
+// Returns the number of groups, with the whole match as the first; 0 if there is no match. Writes
+// the beginning and the end of each group (-1 for a group that takes no part) to out, which has
+// room for n_out numbers. Groups for which there is no room are not written.
 size_t vendor_std_regex_find(const void * regex, const char * text, size_t n, bool whole,
                              int64_t * out, size_t n_out) {
     const std::regex & pattern = *static_cast<const std::regex *>(regex);
@@ -176,8 +180,8 @@ size_t vendor_std_regex_find(const void * regex, const char * text, size_t n, bo
     return match.size();
 }
 
-// Whether the same search ends before its iterators were read and compared more than most times:
-// std::regex itself would go on, for some patterns longer than anybody waits.
+// Returns true if the search of vendor_std_regex_find ends before its iterators were read and
+// compared more than most times. For some patterns std::regex would not end in a reasonable time.
 bool vendor_std_regex_ends(const void * regex, const char * text, size_t n, bool whole,
                            size_t most) {
     const std::regex & pattern = *static_cast<const std::regex *>(regex);
@@ -196,13 +200,14 @@ bool vendor_std_regex_ends(const void * regex, const char * text, size_t n, bool
     }
 }
 
-// The order in which std::sort leaves 0, 1, ... n-1 when it compares their keys.
+// Writes the order in which std::sort leaves the indices of n keys, larger keys first.
 void vendor_std_sort(const float * keys, size_t n, uint32_t * out) {
     std::iota(out, out + n, 0u);
     std::sort(out, out + n, [&](uint32_t a, uint32_t b) { return keys[a] > keys[b]; });
 }
 
-// The same of std::partial_sort, whole: also what it leaves after the first k.
+// Writes the order in which std::partial_sort leaves the indices of n keys, larger keys first,
+// including those after the first k.
 void vendor_std_partial_sort(const float * keys, size_t n, size_t k, uint32_t * out) {
     std::iota(out, out + n, 0u);
     std::partial_sort(out, out + k, out + n,

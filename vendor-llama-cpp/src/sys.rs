@@ -391,8 +391,10 @@ unsafe extern "C" {
     pub fn vendor_std_regex(pattern: *const c_char, n: usize) -> *mut c_void;
     /// Frees a `std::regex`.
     pub fn vendor_std_regex_free(regex: *mut c_void);
-    /// Writes the beginnings and ends of the match and of its groups. Returns the number of these;
-    /// 0 if there is no match.
+    /// Searches `text` by `std::regex_match` if `whole` is true, otherwise by `std::regex_search`.
+    /// Returns the number of groups, with the whole match as the first; 0 if there is no match.
+    /// Writes the beginning and the end of each group (-1 for a group that takes no part) to `out`,
+    /// which has room for `n_out` numbers. Groups for which there is no room are not written.
     pub fn vendor_std_regex_find(
         regex: *const c_void,
         text: *const c_char,
