@@ -77,10 +77,10 @@ pub enum Order {
 /// | `penalty_freq`, `penalty_present` | 0 | 0 |
 /// | `seed` | 0xFFFFFFFF: random | |
 ///
-/// The candidates and their order are those of the chain logit-bias, penalties, top-k, typical,
-/// top-p, min-p, top-n-sigma, temp, dist of built-in samplers. With [`RngKind::Mt19937`] and
-/// [`Method::Cdf`], so are the tokens. A `temperature` below 0.001 counts as 0: the most probable
-/// of the candidates that the filters leave is chosen.
+/// With [`Order::TempLast`], the candidates and their order are those of the chain logit-bias,
+/// penalties, top-k, typical, top-p, min-p, top-n-sigma, temp, dist of built-in samplers. With
+/// [`RngKind::Mt19937`] and [`Method::Cdf`], so are the tokens. A `temperature` below 0.001 counts
+/// as 0: the most probable of the candidates that the filters leave is chosen.
 #[derive(Debug, PartialEq)]
 pub struct Params {
     /// Divides the logits: the distribution is sharper below 1 and flatter above 1.

@@ -67,8 +67,8 @@ pub(super) fn shapes_for(name: &str) -> impl Iterator<Item = Shape> {
 /// -mfma) and clang 14 (-O3, -mfma -ffp-contract=on): all three give the same result, which differs
 /// from the unfused one.
 ///
-/// Penalties, dynamic temperature and adaptive-p need none: a logit or a probability differs in
-/// most arrays, and so in those of every kind.
+/// Penalties, dynamic temperature and adaptive-p need none: a logit or a probability differs in a
+/// large share of arrays (see `docs/exactness.md`), and in some of those of every kind.
 fn rounded_otherwise(name: &str) -> impl Iterator<Item = Shape> {
     let (size, tied, beginnings): (_, _, &[u32]) = match name {
         // A fused build puts a candidate into another bucket, where it is sorted with other

@@ -21,8 +21,9 @@ pub struct Build(u32);
 /// The first build that accepts samplers that other libraries have made.
 const OLDEST: Build = Build(4_662);
 
-/// The build whose grammars were compared, which is release 0.6.0.
-const COMPARED: Build = Build(11_434);
+/// The build of release 0.6.0, with which this library was compared. Every constructor has its
+/// newest argument list.
+const RELEASE_0_6_0: Build = Build(11_434);
 
 /// The first build whose penalties take `n_vocab`. Earlier builds, since b4335, take only the four
 /// arguments after it.
@@ -41,7 +42,7 @@ const SIGNS: [(Name, Build); 3] = [
 ];
 
 /// Releases, each with a build number that is not above its own.
-const RELEASES: [(&CStr, Build); 2] = [(c"0.5.0", Build(10_394)), (c"0.6.0", COMPARED)];
+const RELEASES: [(&CStr, Build); 2] = [(c"0.5.0", Build(10_394)), (c"0.6.0", RELEASE_0_6_0)];
 
 /// Returns the build number in a text such as `10300` or `b10300`, or that of a known release, such
 /// as `0.6.0` or `v0.6.0`.
@@ -62,7 +63,7 @@ pub fn named() -> Option<u32> {
 impl Build {
     /// A build with the newest argument list of every constructor.
     #[cfg(all(any(target_os = "linux", windows), not(miri)))]
-    pub(in crate::ffi) const NEW_LISTS: Self = COMPARED;
+    pub(in crate::ffi) const NEW_LISTS: Self = RELEASE_0_6_0;
 
     /// A build with the older argument list of every constructor that has two.
     #[cfg(all(any(target_os = "linux", windows), not(miri)))]
