@@ -8,7 +8,7 @@ use crate::grammar::limits::MAX_TRIGGER_STATES;
 use crate::grammar::triggers::byte_set::ByteSet;
 use crate::grammar::triggers::syntax::{Node, Times, Tree};
 
-/// The address of an instruction, or the number of a set.
+/// The address of an instruction.
 pub type Address = u32;
 
 /// The number of an unknown set.

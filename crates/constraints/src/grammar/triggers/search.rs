@@ -9,12 +9,12 @@
 //! If a pattern has no look-aheads, back references or empty repetitions, a long search records the
 //! instructions that it begins at each position, and does not begin them there again. The number of
 //! its steps is then at most proportional to the number of positions times the number of
-//! instructions. This memoization is correct because the result of an instruction depends only on
-//! the position: no instruction depends on the groups, and no repetition makes two rounds at one
-//! position, since a path reads a byte between two visits of an instruction. For the same reason,
-//! an earlier visit has ended, and failed, before a later visit begins. An instruction must be
-//! recorded when it is begun, not when it is deferred, since instructions that lead to a deferred
-//! instruction may be begun before it.
+//! instructions, unless the record reaches its maximum size. This memoization is correct because
+//! the result of an instruction depends only on the position: no instruction depends on the groups,
+//! and no repetition makes two rounds at one position, since a path reads a byte between two visits
+//! of an instruction. For the same reason, an earlier visit has ended, and failed, before a later
+//! visit begins. An instruction must be recorded when it is begun, not when it is deferred, since
+//! instructions that lead to a deferred instruction may be begun before it.
 
 // In bounds: addresses and positions come from the program and the text that are searched.
 

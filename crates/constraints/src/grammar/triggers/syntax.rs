@@ -1,7 +1,8 @@
 //! Parses a pattern into a tree.
 //!
-//! The parser accepts and refuses the same patterns as `std::regex` of libstdc++. To this end it
-//! also counts the states that `std::regex` would make, whose number is limited.
+//! Except that it limits the nesting of parentheses, the parser accepts and refuses the same
+//! patterns as `std::regex` of libstdc++. To this end it also counts the states that `std::regex`
+//! would make, whose number is limited.
 
 // In bounds: numbers of nodes are positions in the tree that gave them.
 
