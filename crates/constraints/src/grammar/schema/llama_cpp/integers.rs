@@ -1,9 +1,9 @@
 //! Integers between bounds, as llama.cpp's converter writes them.
 //!
-//! With two bounds, exactly the integers between them are allowed, and, if they may be negative,
-//! also `-0`. With only one bound, the integers have at most sixteen digits. The digits of a lower
-//! bound are then compared one by one, without the zeros after the first, so some smaller numbers
-//! are allowed, too.
+//! With two bounds, exactly the integers between them are allowed, and, if the lower bound is
+//! negative and the upper is not, also `-0`. With only one bound, only integers between it and zero
+//! may have more than sixteen digits. The digits of a lower bound are then compared one by one,
+//! without the zeros after the first, so some smaller numbers are allowed, too.
 
 use std::sync::Arc;
 

@@ -21,7 +21,7 @@ const UUID: &str = "[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}";
 const INTEGRAL_PART: &str = "0|[1-9][0-9]{0,15}";
 const DECIMAL_PART: &str = "[0-9]{1,16}";
 
-/// The characters that must be escaped in a string.
+/// The characters that llama.cpp's grammar allows in a string only as escapes.
 const ESCAPED: [(u32, u32); 4] = [(0, 0x1F), (0x22, 0x22), (0x5C, 0x5C), (0x7F, 0x7F)];
 
 impl Writer<'_> {

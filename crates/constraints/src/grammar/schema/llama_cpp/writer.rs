@@ -43,7 +43,8 @@ pub struct Writer<'a> {
     pub(super) left_out: Vec<Refusal>,
 }
 
-/// A step of the work. All steps except `Node` find the names of their parts in `Writer::made`.
+/// A step of the work. All steps except `Node` and `Primitive` find the names of their parts in
+/// `Writer::made`.
 enum Step {
     /// Writes the rule of a node.
     Node(Name),
@@ -665,8 +666,8 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Returns a sequence repeated with commas in between; once if the maximum is below the
-    /// minimum.
+    /// Returns a sequence repeated with commas in between; once if the maximum is below the minimum
+    /// and not 0.
     pub(super) fn separated(
         &mut self,
         item: Sequence,
