@@ -1,8 +1,8 @@
 //! Compiles the patterns of JSON Schema, which are regular expressions of ECMA-262, to automata.
 //!
-//! The syntax is that of ECMA-262 with its Annex B. Only the characters of `\p{...}` come from
-//! `regex-syntax`, whose syntax differs. Look-around, back references and word boundaries are not
-//! supported. A pattern with one of these is refused, with a message that names it.
+//! The syntax is that of ECMA-262 with parts of its Annex B. Only the characters of `\p{...}` come
+//! from `regex-syntax`, whose syntax differs. Look-around, back references and word boundaries are
+//! not supported. A pattern with one of these is refused, with a message that names it.
 
 // In bounds: numbers of nodes are positions in a list that only grows.
 

@@ -272,7 +272,7 @@ impl Emitter {
         let signs = self.output.rule(vec![vec![signs], Vec::new()])?;
         let e = self.output.class(&[(0x45, 0x45), (0x65, 0x65)])?;
         let digit = self.output.class(&[(0x30, 0x39)])?;
-        // Most programs cannot read an exponent of more digits.
+        // An exponent of more digits may be larger than most programs can read.
         let few = self.output.times(vec![digit], 1, Some(2))?;
         let exponent = [&[e, signs], &*few].concat();
         self.output.rule(vec![exponent, Vec::new()])

@@ -103,7 +103,7 @@ fn pattern_of(format: &str) -> Option<(String, Option<u64>)> {
 }
 
 /// Returns a pattern that is found in every valid text of a format; `None` if [`pattern_of`]
-/// matches all valid texts. The comments name the valid texts that [`pattern_of`] leaves out.
+/// matches all valid texts. The comments name valid texts that [`pattern_of`] leaves out.
 fn outer_pattern_of(format: &str) -> Option<&'static str> {
     Some(match format {
         // Leap seconds, lowercase letters, and any number of digits after the point.

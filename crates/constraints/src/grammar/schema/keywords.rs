@@ -134,7 +134,8 @@ impl Compiler {
         }
     }
 
-    /// Returns the value of a keyword; `None` if the keyword is absent, or if the draft ignores it.
+    /// Returns the value of a keyword; `None` if the keyword is absent or was left out, or if the
+    /// draft ignores it.
     fn member(&self, at: JsonId, keyword: &str) -> Option<JsonId> {
         let ignored = self.ignored.get(&at);
         if ignored.is_some_and(|all| all.iter().any(|ignored| ignored == keyword)) {
@@ -230,8 +231,8 @@ impl Compiler {
         Some(self.document.get(value))
     }
 
-    /// True if each of two schemas allows at most one scalar, and these differ, as is common in
-    /// alternatives.
+    /// True if each of two schemas allows at most one value, and these are different scalars, or of
+    /// different types, as is common in alternatives.
     pub(super) fn are_different_constants(&self, a: ExprId, b: ExprId) -> bool {
         match (self.constant(a), self.constant(b)) {
             (None, _) | (_, None) => false,
@@ -242,8 +243,8 @@ impl Compiler {
         }
     }
 
-    /// True if a schema allows at most one scalar, and `others` allows all values except a
-    /// different scalar.
+    /// True if a schema allows at most one value, and `others` allows all values except a different
+    /// one.
     pub(super) fn is_another_constant(&self, id: ExprId, others: ExprId) -> bool {
         match *self.expr(others) {
             Expr::Minus(ANY, without) => self.are_different_constants(id, without),

@@ -9,7 +9,8 @@
 //!   names that an object does not list; [`productive`][]: removes rules that match no text.
 //! - `llama_cpp`: compiles a schema as llama.cpp's own converter does.
 //!
-//! A keyword that cannot be enforced is refused, by name and location. See `docs/json-schema.md`.
+//! A keyword that cannot be enforced is refused, by name and location, unless the options permit it
+//! to be left out. See `docs/json-schema.md`.
 
 pub mod automaton;
 pub mod decimal;
@@ -44,8 +45,7 @@ use crate::grammar::schema::refusal::Answer;
 use crate::grammar::schema::shape::Compiler;
 use crate::grammar::schema::work::Work;
 
-/// Returns the rules of a schema, not yet linked, and the keywords that were left out because the
-/// options permit it.
+/// Returns the rules of a schema, not yet linked, and the keywords that were left out.
 pub fn written(schema: &[u8], options: Options) -> Answer<(Written, Vec<Refusal>)> {
     written_within(schema, options, Rc::default())
 }

@@ -89,8 +89,8 @@ impl Spellings {
     }
 }
 
-/// The characters that a string may contain unescaped: all except control characters and those that
-/// JSON requires to be escaped.
+/// The characters that a string may contain unescaped: all except those that JSON requires to be
+/// escaped.
 pub const RAW: [Span; 4] = [
     (0x20, 0x21),
     (0x23, 0x5B),

@@ -19,7 +19,8 @@ struct Productive {
 }
 
 impl Productive {
-    /// Returns the place of the mark of an element; `None` for a character, token or separator.
+    /// Returns the place of the mark of a rule, repetition or unordered list; `None` for any other
+    /// element.
     fn place(&self, element: &Element) -> Option<usize> {
         match *element {
             Element::Rule(rule) => Some(rule as usize),

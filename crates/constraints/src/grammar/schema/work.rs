@@ -8,8 +8,8 @@ use crate::grammar::limits::MAX_SCHEMA_STEPS;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooLarge;
 
-/// The steps left for one schema. A step is about ten nanoseconds of work, or about ten allocated
-/// bytes.
+/// The steps left for one schema, or for all schemas of a description of tags. A step is about ten
+/// nanoseconds of work, or about ten allocated bytes.
 #[derive(Debug)]
 pub struct Work(Cell<usize>);
 
