@@ -17,7 +17,7 @@ use crate::grammar::limits::{MAX_CLASSES, MAX_ELEMENTS, MAX_REPETITIONS, MAX_RUL
 pub enum TooLarge {
     /// More than [`MAX_ELEMENTS`] elements or different sequences.
     Elements,
-    /// More than [`MAX_RULES`] rules.
+    /// More than [`MAX_RULES`] rules or counted repetitions.
     Rules,
     /// More than [`MAX_CLASSES`] classes.
     Classes,

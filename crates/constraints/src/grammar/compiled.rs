@@ -42,7 +42,7 @@ struct Groups {
     /// One code point of each group.
     one_of: Vec<u32>,
     ascii: [u32; N_ASCII as usize],
-    /// The groups with ASCII characters, each with those characters.
+    /// The groups with ASCII characters other than NUL, each with those characters.
     sets: Vec<(u32, CharSet)>,
     /// The groups with characters beyond ASCII.
     beyond: Vec<u32>,
@@ -90,7 +90,7 @@ impl Compiled {
     }
 
     /// Decodes `piece` from the decoder's state `start`, and writes its code points to `chars`.
-    /// Returns the unfinished character at its end. Bytes that are not UTF-8 are rejected by strict
+    /// Returns the decoder's state at its end. Bytes that are not UTF-8 are rejected by strict
     /// rules, and otherwise read as in llama.cpp.
     pub fn decode(&self, piece: &[u8], start: Partial, chars: &mut Vec<u32>) -> Partial {
         match self.rules.is_strict {
@@ -152,7 +152,7 @@ impl Compiled {
         self.groups.one_of.len()
     }
 
-    /// Returns the groups with ASCII characters, each with those characters.
+    /// Returns the groups with ASCII characters other than NUL, each with those characters.
     pub fn ascii_groups(&self) -> impl Iterator<Item = (u32, CharSet)> {
         self.groups.sets.iter().copied()
     }

@@ -666,8 +666,8 @@ impl Rules {
         let n = self.sequences.len();
         let n_rules = self.alternatives.len();
         self.may_be_empty = vec![false; n];
-        // Only sequences of references matter, since all others have a character or token. The rest
-        // after the first element has a smaller number.
+        // Only sequences of references matter, since all others have a character, a token, or a
+        // mark. The rest after the first element has a smaller number.
         let mut may_wait = vec![false; n];
         let mut references = Vec::new();
         for (number, sequence) in self.sequences.iter().enumerate() {

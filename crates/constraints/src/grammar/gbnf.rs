@@ -144,7 +144,7 @@ fn set(f: &mut Bounded, class: &Class) -> fmt::Result {
     f.write_char(']')
 }
 
-/// Writes a character, unescaped if every build of llama.cpp then reads it in the same way.
+/// Writes a character, unescaped only if every build of llama.cpp then reads it in the same way.
 fn escaped(f: &mut Bounded, code_point: u32, in_text: bool) -> fmt::Result {
     match u8::try_from(code_point) {
         Ok(byte) if byte.is_ascii_alphanumeric() => f.write_char(byte.into()),

@@ -104,7 +104,7 @@ impl Hasher for Folded {
 }
 
 /// Identifies a set of stacks in any table, by two hashes of 64 bits with different keys. The
-/// chance that any two of 10^9 sets collide is one in 10^20.
+/// chance that any two of 10^9 sets collide is less than one in 10^20.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Identity([u64; 2]);
 

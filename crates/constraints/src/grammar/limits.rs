@@ -1,6 +1,6 @@
 //! Limits on the size of a grammar and on the work that it causes. In most servers a grammar comes
-//! from a client, so every size is bounded. A grammar that exceeds a limit is refused or dead, with
-//! a message that names the limit.
+//! from a client, so every size is bounded. A grammar that exceeds a limit is refused or dead, and
+//! a message gives the reason.
 
 /// The maximum number of bytes of a grammar's text.
 pub const MAX_TEXT: usize = 8 << 20;
@@ -8,7 +8,7 @@ pub const MAX_TEXT: usize = 8 << 20;
 /// in a text that llama.cpp can read. This is llama.cpp's own limit.
 pub const MAX_HOST_REPETITIONS: u64 = 2000;
 /// The maximum number of repetitions of one `{m,n}` in a text that llama.cpp refuses because of
-/// their number.
+/// their number, and in a regular expression.
 pub const MAX_REPETITIONS: u64 = 1_000_000;
 /// The maximum number of elements of all rules. The item of a counted repetition counts once.
 pub const MAX_ELEMENTS: usize = 1 << 22;
@@ -109,8 +109,8 @@ pub const MAX_SCHEMA_CHAIN: usize = 100;
 /// The maximum number of expressions that compiling a JSON Schema may create: one for each
 /// subschema and each constant, and one for each different combination of these.
 pub const MAX_SCHEMA_COMBINATIONS: usize = 1 << 16;
-/// The maximum number of alternatives for one value of a JSON Schema: the product of the numbers of
-/// alternatives in its `anyOf` keywords.
+/// The maximum number of alternatives for one value of a JSON Schema. The numbers of alternatives
+/// in several `anyOf` keywords multiply.
 pub const MAX_SCHEMA_WAYS: usize = 1 << 10;
 /// The maximum number of elements of the grammar that a JSON Schema becomes.
 pub const MAX_SCHEMA_ELEMENTS: usize = 1 << 20;

@@ -542,7 +542,8 @@ impl TreeWalk<'_> {
         Ok(())
     }
 
-    /// Allows the tokens strictly below `node` that a token element matches.
+    /// Allows the tokens that a token element matches, of those below `node` with at least one more
+    /// complete character.
     fn token_elements(
         &mut self,
         node: &Node,
@@ -573,7 +574,8 @@ impl TreeWalk<'_> {
         Ok(())
     }
 
-    /// Allows the tokens strictly below `node`, except the token with the rank `rank`.
+    /// Allows the tokens below `node` with at least one more complete character, except the token
+    /// with the rank `rank`.
     fn all_below_but(
         &mut self,
         node: &Node,

@@ -16,9 +16,10 @@
 //! - [`triggers`][]: the triggers of a lazy grammar.
 //! - [`limits`][]: limits on the size of a grammar; [`host_work`][]: its cost in llama.cpp;
 //!   [`hash`][]: hashes of numbers; [`lists`][]: many lists of numbers.
+//! - [`gbnf`][]: writes rules as GBNF.
 //!
-//! The allowed tokens are exactly those that llama.cpp allows. The algorithm is different. See
-//! `docs/grammar.md`.
+//! For a grammar in GBNF, the allowed tokens are exactly those that llama.cpp allows. The algorithm
+//! is different. See `docs/grammar.md`.
 
 pub mod builder;
 pub mod choice;

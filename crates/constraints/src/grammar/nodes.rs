@@ -7,7 +7,7 @@
 //! records, roughly, which characters occur below it: if a state accepts them all, it accepts the
 //! whole range of tokens below.
 
-// In bounds: the numbers of nodes and summaries are positions in arrays that never change.
+// In bounds: the numbers of nodes are positions in arrays that never change.
 
 use std::ops::Range;
 
@@ -16,7 +16,7 @@ use crate::grammar::utf8::{Partial, lead};
 /// A set of characters: a bit per ASCII character, and bit 0 for all others together.
 pub type CharSet = u128;
 
-/// The control characters.
+/// The control characters from U+0001 to U+001F.
 pub const CONTROLS: CharSet = 0xFFFF_FFFE;
 
 /// Returns the bit of a code point. Bit 0 is free for characters beyond ASCII, since no tree

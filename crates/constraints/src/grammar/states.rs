@@ -5,9 +5,8 @@
 //! stacks below it. Equal sets of stacks thus have one id, whatever text led to them. If a grammar
 //! derives a text in a thousand ways, it has one state for it, not a thousand stacks.
 //!
-//! A state is *open* if a top is a reference to a rule or a counted repetition, and *closed* if all
-//! tops are characters or tokens. Texts are matched in closed states. The states below a top are
-//! open.
+//! A state is *closed* if all tops are characters or tokens, and *open* otherwise. Texts are
+//! matched in closed states. The states below a top may be open.
 //!
 //! - `closure`: turns an open state into a closed one.
 //! - `unions`: makes the state with the stacks of two others.
@@ -52,7 +51,7 @@ const DONE: StateId = 1;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Edge {
     /// The number of the sequence on top. Numbers after the grammar's own are sequences that begin
-    /// with a repetition in progress.
+    /// with a repetition or an unordered list in progress.
     pub sequence: u32,
     /// The state with the stacks below the sequence.
     pub below: StateId,

@@ -12,7 +12,7 @@
 //! ```
 //!
 //! If only one span is allowed, the text ends after it. A begin tag is never part of free text,
-//! whichever tokens spell it. A tag that is a single token is matched by the token's id, and that
+//! whichever tokens spell it. A tag that is given as a token is matched by the token's id, and that
 //! token is never read as characters.
 
 use std::collections::{BTreeMap, VecDeque};

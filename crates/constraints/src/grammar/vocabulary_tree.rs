@@ -2,9 +2,10 @@
 //!
 //! Tokens with a well-formed text, which may end within a character, are in [trees](Nodes) for each
 //! band of lengths. For a band, a repetition counts as unbounded if it has more rounds left than
-//! the longest token of the band has characters. The few other tokens are in two lists, and are
-//! tested one at a time: tokens that begin within a character, and odd tokens (overlong forms,
-//! surrogates, and bytes that are read as the rest of a character but are not continuation bytes).
+//! the longest token of the band has characters. The few other tokens that a text can match are in
+//! two lists, and are tested one at a time: tokens that begin within a character, and odd tokens
+//! (overlong forms, surrogates, and bytes that are read as the rest of a character but are not
+//! continuation bytes).
 
 // In bounds: tokens and ranks are positions in arrays that never change.
 
@@ -82,9 +83,9 @@ pub struct Band {
     pub has: Vec<Vec<u64>>,
 }
 
-/// Groups texts by the first character that ends a JSON string or cannot be in one. Most states
-/// accept all or none of the texts without such a character, and none of those in which a control
-/// character comes first.
+/// Groups texts by their first quotation mark, backslash, DEL or control character, none of which a
+/// JSON string has unescaped in llama.cpp's grammars. Most states accept all or none of the texts
+/// without such a character, and none of those in which a control character comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Marks {
     Nothing,

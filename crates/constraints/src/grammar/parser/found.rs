@@ -12,7 +12,7 @@ impl Parser<'_> {
 
     /// Returns the error for a fault, with its line and column. In a string, a byte that is not
     /// UTF-8 is read as the beginning of a character, which may swallow the closing quotation mark.
-    /// The message then mentions that byte.
+    /// The message therefore mentions the first such byte.
     pub(super) fn placed(&self, fault: Fault) -> ParseError {
         let garbled = self.garbled.filter(|_| fault.at.is_some());
         let mut error = place(self.text, fault);

@@ -2,7 +2,7 @@
 //!
 //! llama.cpp expands a repetition to the item, as often as it is required, and a rule for each
 //! optional round. This parser also turns `*`, `+`, `?` and equivalent repetitions in braces into
-//! such rules. It stores all other repetitions as counts, in an [`Element::Repeat`]. The numbers
+//! such rules. It stores other repetitions as counts, in an [`Element::Repeat`]. The numbers
 //! that llama.cpp would give to its rules for these are skipped, since the names of later generated
 //! rules continue the same numbering.
 //!

@@ -53,7 +53,8 @@ struct Rounds {
     kinds: Kinds,
     /// The number of rounds left, including the current one; `u32::MAX` if unbounded.
     left: u32,
-    /// True if no round is required, and no other top accepts any of the class's characters.
+    /// True if no round is required, the item does not match the empty text, and no other top
+    /// accepts any of the class's characters.
     is_alone: bool,
 }
 
@@ -299,8 +300,8 @@ impl States {
     }
 
     /// Returns the number of consecutive characters of the kinds `kind` that are accepted, at most
-    /// `most`, and the state after them. If the number is less than `most`, that state does not
-    /// treat all characters of these kinds alike, or has token elements.
+    /// `most`, and the state after them. If the number is less than `most`, that state is not known
+    /// to accept all characters of these kinds, or has token elements.
     pub fn run(
         &mut self,
         grammar: &Compiled,
