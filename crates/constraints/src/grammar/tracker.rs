@@ -418,8 +418,8 @@ fn only_character(states: &States, grammar: &Compiled, place: Place) -> Option<c
     char::from_u32(only?)
 }
 
-/// The largest number that the bit pattern of a four-byte UTF-8 sequence can encode.
-const LAST: u32 = 0x1F_FFFF;
+/// The largest number that llama.cpp decodes from four bytes.
+const LAST: u32 = 0x3F_FFFF;
 
 /// The maximum number of alternatives that a message lists.
 const MOST_WORDS: usize = 6;
