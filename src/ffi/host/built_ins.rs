@@ -2,10 +2,10 @@
 //! samplers.
 //!
 //! A host that runs a chain in its graph (`llama_set_sampler`) calls functions of each member to
-//! build the graph, whose types change between builds. Only the built-ins have these functions. So
-//! when a host calls such a function, the built-in replaces this library's sampler: the contents of
-//! the two `llama_sampler` structs are exchanged. The address of the sampler stays valid, and leads
-//! to the built-in from then on.
+//! build the graph. The graph's types change between builds, so only the built-ins can build it.
+//! When a host calls the first of these functions, `backend_init`, the built-in replaces this
+//! library's sampler: the contents of the two `llama_sampler` structs are exchanged. The address of
+//! the sampler stays valid, and leads to the built-in from then on.
 //!
 //! The host's functions are called outside the guard, so that their exceptions pass through.
 
@@ -134,7 +134,8 @@ impl Recipe {
         made
     }
 
-    /// Makes a new built-in accept the tokens that this library's sampler has accepted.
+    /// Makes a new built-in accept the recipe's tokens, and draw as often as this library's
+    /// sampler.
     ///
     /// # Safety
     /// `made` is a live sampler that was made from these arguments.

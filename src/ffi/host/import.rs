@@ -4,11 +4,11 @@
 use std::ffi::{CStr, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// A word in a library's memory that holds the address of a function. The linker has found the
-/// function by its name.
+/// A word in a library's memory that holds the address of a function or variable, which the linker
+/// has found by its name.
 #[derive(Clone, Copy, Debug)]
 pub struct Import<'a> {
-    /// The name of the function.
+    /// The name of the function or variable.
     pub name: &'a CStr,
     /// True if the function is called through the word, and may be bound lazily, at the first call.
     pub is_call: bool,

@@ -35,9 +35,9 @@ pub struct Library<'a> {
 }
 
 /// Calls `look` with the program and then all libraries in load order, and returns the result of
-/// `look`; the default value after an internal error. No library is loaded or unloaded meanwhile:
-/// the list is locked, so `look` must not call other libraries. glibc unmaps a library under the
-/// same lock. musl does not lock the list, but never unmaps a library.
+/// `look`; the default value after an internal error. With glibc no library is loaded or unloaded
+/// meanwhile: the list is locked, so `look` must not call other libraries. glibc unmaps a library
+/// under the same lock. musl does not lock the list, but never unmaps a library.
 pub fn with_all<T: Default>(look: impl FnOnce(&[Library<'_>]) -> T) -> T {
     let mut look = Some(look);
     let mut found = T::default();
@@ -160,7 +160,8 @@ impl Library<'_> {
     /// Returns the address in the entry of the dynamic section that is tagged `tag`.
     fn pointer<T>(&self, tag: isize) -> Option<*const T> {
         let value = self.entries().find(|entry| entry.tag == tag)?.value;
-        // The linker has replaced the offset by an address, except in the kernel's own library.
+        // glibc has replaced the offset by an address, except in the kernel's own library. musl
+        // leaves the offset.
         let is_address = value >= self.base();
         let address = if is_address {
             value

@@ -3,15 +3,15 @@
 use std::ffi::{CStr, c_void};
 use std::ptr::NonNull;
 
-/// The address of a function that the linker, or the dynamic linker, has found.
+/// An address in a library or the program, in most cases that of a function.
 pub type Address = NonNull<c_void>;
 
 /// The symbol that identifies a library as a host.
 pub(super) const SAMPLER_INIT: &CStr = c"llama_sampler_init";
 
-/// Declares the names of all functions that may be needed from a host. For each name there is a
-/// word into which the linker writes the function's address, or 0 if it does not find one. Rust has
-/// no stable weak linkage, but the assembler does.
+/// Declares the names of all functions that may be needed from a host. On 64-bit Linux there is a
+/// word for each name, into which the linker writes the function's address, or 0 if it does not
+/// find one. Rust has no stable weak linkage, but the assembler does.
 macro_rules! weak_references {
     ($table:ident $count:literal: $($name:literal)*) => {
         /// The names of all functions that may be needed from a host.

@@ -12,7 +12,7 @@ use std::mem::{offset_of, size_of};
 use crate::token::{Token, TokenData};
 
 /// A sampler in the host's representation: made by the host's `llama_sampler_init` and freed by the
-/// host. Only `ctx` belongs to this library.
+/// host.
 #[repr(C)]
 #[derive(Debug)]
 pub struct llama_sampler {
@@ -216,7 +216,7 @@ pub const LAYOUT: &[(&str, usize)] = &[
     ),
 ];
 
-// These facts are the same in every supported host since b3681.
+// Except for the size of the vtable, these facts are the same in every llama.cpp since b3681.
 #[cfg(target_pointer_width = "64")]
 const _: () = {
     assert!(size_of::<TokenData>() == 12);

@@ -1,6 +1,6 @@
 //! The llama.cpp of the process: finds it, and looks up the functions that this library needs.
 //!
-//! The search takes place when the first sampler is made, in this order:
+//! On Linux the search takes place when a host is first needed, in this order:
 //! 1. the handle given to `llama_sieve_bind_host`;
 //! 2. the linker: weak references, which are set if llama.cpp is linked into the same program or
 //!    loaded before this library;
@@ -8,14 +8,16 @@
 //! 4. every other loaded library, even one that was opened with RTLD_LOCAL (Python, Node, Bun).
 //!
 //! All functions that may be needed are looked up together, directly in the library's memory (see
-//! `libraries`), so that no call of this library waits for the dynamic linker. A host that the
-//! program itself does not need may be unloaded. For such a host each call checks whether libraries
-//! have been unloaded since the last check, and if so searches again. If no host was found, the
-//! next call searches again.
+//! `libraries`), so that the search does not wait for the dynamic linker. A host that the program
+//! itself does not need may be unloaded. For such a host each call checks whether libraries have
+//! been loaded or unloaded since the last check, and if the host is gone, searches again. If no
+//! host was found, the next call searches again.
 //!
-//! All functions are taken from the library that has `llama_sampler_init`, not from the process:
-//! another library may export the same names to replace them, as this project's preload library
-//! does.
+//! All functions are taken from the library that has `llama_sampler_init` and from those that it
+//! needs, not from the process: another library may export the same names to replace them, as this
+//! project's preload library does.
+//!
+//! On other systems `search` asks Windows or the dynamic linker.
 
 pub mod build;
 pub mod built_ins;
@@ -89,7 +91,7 @@ struct Known {
 const FOUND: u32 = 1 << 16;
 const WITH_BUILD: u32 = 1 << 17;
 
-// SAFETY: functions of the dynamic linker belong to no thread.
+// SAFETY: the pointers are addresses of functions, which belong to no thread.
 unsafe impl Send for Known {}
 // SAFETY: as above.
 unsafe impl Sync for Known {}
@@ -101,7 +103,7 @@ static BOUND: AtomicPtr<Known> = AtomicPtr::new(null_mut());
 /// host.
 static IS_NAMED: AtomicBool = AtomicBool::new(false);
 
-/// Every host that was ever bound. If a host is found again, its entry is used again.
+/// Every host that was ever found. If a host is found again, its entry is used again.
 static ALL: Mutex<Vec<&'static Known>> = Mutex::new(Vec::new());
 
 impl Host {
@@ -244,9 +246,9 @@ impl Host {
 
     /// Returns the profile that is assumed until that of the host has been determined.
     ///
-    /// A host that uses libc++ (Android, macOS) loads that library, which is recognised by the
-    /// namespace of its symbols. A statically linked libc++ is only detected by the trial. On
-    /// Windows most hosts are built with Microsoft's library.
+    /// A host that uses libc++ (macOS) loads that library, which is recognised by the namespace of
+    /// its symbols. A statically linked libc++ is only detected by the trial. On Windows most hosts
+    /// are built with Microsoft's library.
     fn first_profile(&self) -> HostProfile {
         HostProfile {
             sort: match self.known.seen.has_libcxx || cfg!(windows) {

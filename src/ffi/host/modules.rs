@@ -1,8 +1,9 @@
 //! The loaded modules of a Windows process, and the data of each in memory: its name, the modules
 //! that it needs, and its symbols. On Linux `libraries` does this.
 //!
-//! These data are read directly. Functions of Windows would take a lock that another thread's
-//! `LoadLibrary` holds while a library is initialised. A module is kept loaded while it is read.
+//! All but the names are read directly. Functions of Windows would take a lock that another
+//! thread's `LoadLibrary` holds while a library is initialised. A module is kept loaded while it is
+//! read.
 
 use std::cmp::Ordering::{Equal, Greater, Less};
 use std::ffi::{CStr, CString};

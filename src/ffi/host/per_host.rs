@@ -1,5 +1,5 @@
-//! A cache for values that are looked up in a host, so that names are looked up once and not for
-//! every token. It is valid as long as that host is in use.
+//! A cache for values that are looked up in a host, so that they are not looked up for every token.
+//! It is valid as long as that host is in use.
 
 use crate::ffi::failure::{Failure, part};
 use crate::ffi::host::Host;

@@ -65,7 +65,7 @@ fn distinct(n: Token, random: &mut Lcg) -> Vec<TokenData> {
     (0..n).map(candidate).collect()
 }
 
-/// The trial that reveals the fused expressions, except those of penalties.
+/// The trial that reveals fused expressions, except that of penalties.
 static TEMP_EXT: Trial = Trial {
     name: "temp-ext",
     make: |host, _| make!(host, c"llama_sampler_init_temp_ext", 0.8 => f32, 0.3 => f32, 1.5 => f32),
@@ -146,15 +146,15 @@ static LOGARITHMS: Trial = Trial {
     sorted: false,
 };
 
-/// The kinds that call no function of the C library, and so may be certified whatever the host's C
-/// library is.
+/// The kinds that call no mathematical function of the C library, and so may be certified whatever
+/// the host's C library is.
 pub const WITHOUT_LIBM: [&str; 5] = ["greedy", "top-k", "temp", "logit-bias", "penalties"];
 
 /// The name of all other kinds in messages.
 const OF_LIBM: &str = "all that take exponentials, logarithms or powers";
 
-/// The seed of all arrays, found by a search: each expression, if only it is fused, has an effect
-/// on two of them.
+/// The seed of all arrays, found by a search: each expression of temp-ext and penalties, if only it
+/// is fused, has an effect on two of them.
 const BEGINNING: u32 = 3_059_284_516;
 
 /// The tokens that are accepted before the arrays. Some occur once, some more often.
@@ -232,7 +232,8 @@ impl Drop for Thrown<'_> {
     }
 }
 
-/// Does the work of [`settle`] with the build that the host reports, unless that has been done.
+/// Does the work of [`settle`] with the build that the host or the user states, unless that has
+/// been done.
 pub fn settle_by_itself() -> Option<Vec<&'static str>> {
     let Some(host) = Host::bound().filter(|host| host.asks_profile(false)) else {
         return Some(Vec::new());
@@ -381,8 +382,8 @@ impl Drop for Made {
 }
 
 impl Made {
-    /// Returns the sampler's results on the arrays; `None` if it leaves candidates that are not in
-    /// them.
+    /// Returns the sampler's results on the arrays; `None` if it cannot be applied, or leaves
+    /// candidates that are not in them.
     ///
     /// # Safety
     /// The sampler is live, or NULL.

@@ -6,20 +6,20 @@ use crate::ffi::host::linker::{Address, NAMES};
 #[cfg(not(windows))]
 use crate::ffi::host::linker::{SAMPLER_INIT, index, linked};
 
-/// The symbol of a constructor that every program with libstdc++ can find.
+/// The symbol of a constructor of `std::locale` in libstdc++.
 const LOCALE_OF_LIBSTDCXX: &CStr = c"_ZNSt6localeC1Ev";
-/// The symbol of a constructor that every program with libc++ can find.
+/// The symbol of a constructor of `std::__1::locale` in libc++.
 const LOCALE_OF_LIBCXX: &CStr = c"_ZNSt3__16localeC1Ev";
 
 /// The functions and properties of a llama.cpp that can be found in the process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Seen {
     pub sampler_init: Address,
-    /// The other functions, in the order of [`NAMES`].
+    /// The functions of [`NAMES`], in their order.
     pub functions: [Option<Address>; NAMES.len()],
     /// True if the llama.cpp stays loaded until the process ends.
     pub stays: bool,
-    /// True if the llama.cpp uses libc++.
+    /// True if the llama.cpp uses a shared libc++.
     pub has_libcxx: bool,
 }
 
@@ -184,12 +184,12 @@ mod by_asking {
         kept(sampler_init, own)
     }
 
-    /// Returns true if this llama.cpp is still loaded.
+    /// Returns true: this module takes a llama.cpp that was found as one that stays loaded.
     pub(in super::super) fn is_there(_: &Seen) -> bool {
         true
     }
 
-    /// Returns a function of the process.
+    /// Returns the first function of the process with one of these names.
     pub(in super::super) fn beside(_: Address, names: &[&CStr]) -> Option<Address> {
         names.iter().find_map(|name| global(name))
     }

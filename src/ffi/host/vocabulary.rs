@@ -65,8 +65,9 @@ unsafe fn has_texts(host: &Host, vocab: Vocab) -> Result<(), String> {
 }
 
 impl HostVocabulary {
-    /// Returns the vocabulary. The error says that the host lacks a function, or that the tokens
-    /// have only numbers: the host would end the process if their texts were requested.
+    /// Returns the vocabulary. The error says that there is no host, that it lacks a function, or
+    /// that the tokens have only numbers: the host would end the process if their texts were
+    /// requested.
     ///
     /// # Safety
     /// `vocab` is a vocabulary of the bound host and outlives the object.
@@ -211,7 +212,7 @@ pub(crate) struct Tokenizer(Throwing);
 
 impl Tokenizer {
     /// Returns the tokenizer of a vocabulary. The error says that the host lacks the function, or
-    /// is that of [`HostVocabulary::new`].
+    /// that the tokens have only numbers.
     ///
     /// # Safety
     /// `vocab` is a vocabulary of the host.

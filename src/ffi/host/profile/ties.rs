@@ -1,10 +1,9 @@
 //! Arrays that distinguish C++ libraries by the order in which their sorts leave equal logits.
 //!
 //! If more than the 128 largest candidates are requested, the built-ins distribute the candidates
-//! to buckets by their logits. They sort each bucket with `std::sort`, except that the bucket with
-//! the last requested candidate is sorted with `std::partial_sort`. So one array can have many
-//! ranges, each in its own bucket: one for each size and kind at which some library sorts
-//! differently.
+//! to buckets by their logits. They sort the bucket with the last requested candidate with
+//! `std::partial_sort`, and those above it with `std::sort`. So one array can have many ranges,
+//! each in its own bucket: one for each size and kind at which some library sorts differently.
 
 use crate::algorithms::host_order::killer;
 use crate::lcg::Lcg;
@@ -33,11 +32,11 @@ const KILLER_OF_MSVC: usize = 128;
 const LEVELS: usize = 12;
 
 /// Returns numbers from which a library's sort splits off only the two smallest at each level,
-/// since the second smallest is the median of the first, the middle and the last number. The
-/// numbers that are left for the heap sort are tied.
+/// since the second smallest is the median of a number at the front, the middle one and the last
+/// one. The numbers that are left for the heap sort are tied.
 ///
-/// `front` is the index of the first number at the front. If `from_end` is true, the first number
-/// for the middle is at the end.
+/// `front` is the index of the front number of the first level. If `from_end` is true, the middle
+/// number of the first level is at the end.
 // In bounds: the places are below `KILLER`.
 fn killer(front: usize, from_end: bool, random: &mut Lcg) -> Vec<u32> {
     let tied = |_| 2 * LEVELS as u32 + below(8, random);
