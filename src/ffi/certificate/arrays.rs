@@ -26,9 +26,10 @@ const ARRAYS: [Shape; 6] = [
     },
 ];
 
-/// The shapes of the arrays of every trial, and of the copies of its samplers. Equal candidates and
-/// halves come first: their probabilities have no rounding, so that they reveal a bound that is met
-/// exactly by sums, by differences or by a sampler's initial values.
+/// The shapes of the arrays of every trial but the first, and of those for the copies of every
+/// trial's samplers. Equal candidates and halves come first: their probabilities have no rounding,
+/// so that they reveal a bound that is met exactly by sums, by differences or by a sampler's
+/// initial values.
 pub(super) const FEW: [Shape; 7] = [
     Shape::halves(4, 0.0),
     Shape::halves(2, 0.0),
@@ -142,7 +143,7 @@ impl Shape {
         let mut data: Vec<TokenData> = Vec::with_capacity(self.size);
         let mut lcg = Lcg(self.beginning);
         for i in 0..self.size {
-            // Logits use all 24 bits of a `float`, so that every rounding has an effect.
+            // Logits use all 24 bits of a significand, so that every rounding has an effect.
             let random = lcg.unit();
             let descending = (16.0 - self.scatter) * (1.0 - i as f32 / self.size as f32);
             let equal = (self.tied && i % 4 == 3).then(|| data.get(i - 3));

@@ -10,7 +10,7 @@ pub const LLAMA_SIEVE_CERTIFY_SIZE: c_int = 2;
 pub const LLAMA_SIEVE_CERTIFY_SORTED: c_int = 3;
 /// The two samplers select different candidates, or only one of them selects a candidate.
 pub const LLAMA_SIEVE_CERTIFY_SELECTED: c_int = 4;
-/// The candidates are in a different order.
+/// The candidates are different ones, or in a different order.
 pub const LLAMA_SIEVE_CERTIFY_IDS: c_int = 5;
 /// A logit has different bits.
 pub const LLAMA_SIEVE_CERTIFY_LOGITS: c_int = 6;
@@ -21,5 +21,5 @@ pub const LLAMA_SIEVE_CERTIFY_PROBABILITIES: c_int = 7;
 pub const LLAMA_SIEVE_CERTIFY_ARGUMENTS: c_int = 8;
 /// The sampler needs a vocabulary and cannot be tested without one, so it was not called.
 pub const LLAMA_SIEVE_CERTIFY_VOCABULARY: c_int = 9;
-/// The host's constructor returned NULL.
+/// One of the two samplers or of their clones could not be made.
 pub const LLAMA_SIEVE_CERTIFY_NOT_MADE: c_int = 10;

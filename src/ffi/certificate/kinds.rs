@@ -1,4 +1,4 @@
-//! Every kind of sampler, with the arguments of its trials.
+//! The kinds of samplers that are tried, with the arguments of their trials.
 
 use std::ffi::{c_char, c_void};
 use std::mem::transmute;

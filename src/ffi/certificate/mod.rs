@@ -3,11 +3,11 @@
 //! Built-ins have changed: other random streams for the same seed, other orders, other rounding
 //! where a compiler fuses multiplications and additions. So before this library's sampler replaces
 //! one of them, both are made with the same arguments and applied to the same arrays, and all
-//! results must be equal, bit for bit. The arrays distinguish the builds. They have one and two
-//! candidates, for which older builds draw nothing; several draws in a row; ties, which reveal the
-//! order that a sort leaves; products and sums that are rounded differently if they are fused, with
-//! a visible effect; sizes on both sides of the kernels' thresholds; and probabilities without
-//! rounding, which meet a bound exactly. The arguments are those at which a sampler changes its
+//! results must be equal, bit for bit. The arrays distinguish the builds. They have one candidate,
+//! for which older builds draw nothing; several draws in a row; ties, which reveal the order that a
+//! sort leaves; products and sums that are rounded differently if they are fused, with a visible
+//! effect; sizes on both sides of the kernels' thresholds; and probabilities without rounding,
+//! which meet a bound exactly. The arguments include those at which a sampler changes its
 //! behaviour. The comparison then continues with clones, copies and samplers after a reset.
 //!
 //! The host's functions are called outside the guard, so that their exceptions pass through.

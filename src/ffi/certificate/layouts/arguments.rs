@@ -45,7 +45,8 @@ pub(super) enum Arguments {
 /// The reason why a call cannot be read according to an argument list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unread {
-    /// The call cannot have this argument list: a value that would have to be a pointer is not one.
+    /// The call cannot have this argument list: a value cannot be the pointer, or the number of
+    /// breakers, that it would have to be.
     Impossible,
     /// There is too much to compare, or the vocabulary is unknown.
     Unknown,
@@ -263,7 +264,7 @@ fn biases(n: i32, list: usize) -> Result<Vec<(i32, u32)>, Unread> {
     if !list.is_multiple_of(align_of::<llama_logit_bias>()) {
         return Err(Unread::Impossible);
     }
-    // The first page shows whether there is a list at the address.
+    // Even of a list that is too long, the first biases must be readable.
     let mut bytes = vec![0; n.min(MOST_BIASES) * EACH];
     if !read(list, &mut bytes) {
         return Err(Unread::Impossible);

@@ -72,8 +72,8 @@ impl Battery {
     /// Makes the steps for these arguments; `ours` is this library's sampler with them.
     ///
     /// # Safety
-    /// `ours` is a live sampler of this library with these arguments; a vocabulary among these is
-    /// one of the bound host's.
+    /// `ours` is NULL or a live sampler of this library with these arguments; a vocabulary among
+    /// these is one of the bound host's.
     pub(super) unsafe fn of(arguments: &Arguments, ours: *mut llama_sampler) -> Self {
         let mut battery = Self::new();
         match arguments {
@@ -206,8 +206,8 @@ impl Battery {
         let array = self.array(ids.chain([&filler]).copied());
         let runs = [&first, &second];
         if let Some(between) = window.checked_sub(3 * least + 1) {
-            // When the first run is repeated, the window has lost one of its tokens. When the
-            // second run is repeated after that, the window still has all of its tokens.
+            // When the first run is repeated, one of its tokens has left the window. When the
+            // second run is repeated after that, all of its tokens are still in the window.
             for (run, behind) in runs.into_iter().zip(&behind) {
                 self.accept_all(run);
                 self.accept(*behind);

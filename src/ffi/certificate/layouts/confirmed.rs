@@ -3,8 +3,8 @@
 //! The test is the system call `rt_sigprocmask`, which every thread library uses. It reads a set of
 //! signals before it checks the requested operation, which is an invalid one. So nothing changes,
 //! and the error code shows whether the set could be read. System calls that are meant for reading
-//! memory, such as `process_vm_readv`, end a process whose filter of system calls does not allow
-//! them. On Windows the bytes themselves are read by a system function.
+//! memory, such as `process_vm_readv`, may end a process whose filter of system calls does not
+//! allow them. On Windows the test is a system function that reads memory.
 
 #[cfg(not(windows))]
 use std::ptr::null_mut;

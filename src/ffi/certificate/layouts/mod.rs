@@ -8,9 +8,9 @@
 //! a reset. Every list for which that holds gives the requested sampler.
 //!
 //! That holds for one call. The list is known for all calls when only one list is left, and calls
-//! have proven that each of its arguments comes from its own register: no other register had the
-//! same value, and the value had an effect. Otherwise two arguments that were equal by chance could
-//! be exchanged. Until then each call with new values is tested.
+//! have proven that each of its numbers, except `n_vocab`, comes from its own register: no other
+//! register had the same value, and the value had an effect. Otherwise two arguments that were
+//! equal by chance could be exchanged. Until then each call with new values is tested.
 //!
 //! If a list has a pointer at a position, the memory there is read only if the kernel confirms that
 //! it is readable. If a list has a vocabulary at a position, the argument is used only if the host
@@ -48,7 +48,8 @@ use battery::{Battery, Outcome};
 pub struct Registers {
     /// The registers of integers and pointers, in order; on Windows they are followed by the stack.
     pub integers: [usize; INTEGERS],
-    /// The lower halves of the floating-point registers, in order.
+    /// The lower 32 bits of the floating-point registers, in order; on Windows they are followed by
+    /// the stack.
     pub vectors: [u32; 8],
 }
 
@@ -178,7 +179,7 @@ pub struct Layouts {
     evidence: Mutex<Evidence>,
 }
 
-/// The value of `settled` while nothing is known. None of these three values is the number of a
+/// The value of `settled` while there is no finding. None of these three values is the number of a
 /// list.
 const OPEN: u8 = 0xFF;
 const REFUSED: u8 = 0xFE;
@@ -190,7 +191,8 @@ struct Evidence {
     possible: u8,
     /// For each list, a bitmap of its arguments that calls have proven.
     shown: [u8; LISTS],
-    /// The most recent calls that were tested.
+    /// The most recent calls that were tested, and for which every possible list gave the host's
+    /// sampler.
     tried: Vec<Read>,
 }
 
@@ -200,7 +202,7 @@ const MOST_TRIED: usize = 64;
 /// The finding that holds for all calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Settled {
-    /// Nothing is known yet.
+    /// There is no such finding yet.
     Open,
     /// Calls have proven that the list is the one with this number.
     Proven(usize),
