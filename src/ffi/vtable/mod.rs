@@ -133,7 +133,8 @@ impl Vtable {
         unsafe { object::<S>(smpl) }?.shared.clone()
     }
 
-    /// Returns a clone that continues as this sampler would; NULL if the sampler cannot be cloned.
+    /// Returns a clone that continues as this sampler would. If the sampler cannot be cloned, the
+    /// result is NULL for a constraint, and otherwise a disabled sampler.
     ///
     /// # Safety
     /// `smpl` is a live sampler with this vtable.
@@ -256,7 +257,7 @@ pub const fn vtable<S: Sampler>() -> Vtable {
 }
 
 /// Returns a `llama_sampler` of the host that contains `sampler`; NULL, with an error, if there is
-/// no host.
+/// no host or if it makes none.
 pub fn into_host<S: Sampler>(vtable: &'static Vtable, sampler: S) -> *mut llama_sampler {
     match Host::get() {
         Ok(host) => Object::new(host, sampler.name(), Some(sampler)).into_shell(vtable.as_iface()),

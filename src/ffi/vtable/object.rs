@@ -27,8 +27,8 @@ pub(super) struct Object<S> {
     iface: AtomicPtr<llama_sampler_i>,
     pub(super) name: Name,
     pub(super) shared: Option<Arc<dyn Any + Send + Sync>>,
-    /// The sampler. `None` after a call that panicked while changing it: its state may be
-    /// inconsistent, so it is not used again.
+    /// The sampler. `None` after a filter or selector has panicked while changing it, since its
+    /// state may then be inconsistent, and in a clone to which it could not be copied.
     pub(super) state: Exclusive<Option<S>>,
     /// See [`Vtable::note_of`](super::Vtable::note_of).
     pub(super) note: AtomicU64,
@@ -36,7 +36,8 @@ pub(super) struct Object<S> {
     pub(super) sequence: trace::Sequence,
 }
 
-/// The name of a sampler, which changes if a copy makes a disabled sampler an enabled one.
+/// The name of a sampler, which changes if the state of an enabled sampler is copied to a disabled
+/// one, or the reverse.
 pub(super) struct Name(AtomicPtr<c_char>);
 
 impl Name {
