@@ -50,8 +50,8 @@ pub struct Buffers {
 }
 
 impl Buffers {
-    /// Reserves the most memory that a vocabulary of `n` tokens can need, however many candidates
-    /// are kept. Pages that are never written to cost no memory.
+    /// Reserves the most memory that the candidates of a vocabulary of `n` tokens can need, however
+    /// many are kept. Pages that are never written to cost no memory.
     pub fn try_reserve(&mut self, n: usize) -> Result<(), TryReserveError> {
         reserve(&mut self.changes.edits, MOST_EDITS)?;
         reserve(&mut self.changes.allowed, n.div_ceil(64))?;

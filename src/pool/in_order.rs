@@ -51,7 +51,7 @@ pub struct First {
 pub struct Order {
     /// The part that is left.
     pub part: Part,
-    /// The largest logit that is left, or an upper bound on it, both before the division.
+    /// The largest logit that is left, before the division.
     pub first: f32,
     /// The number by which the logits were divided.
     pub divisor: f32,

@@ -5,7 +5,7 @@
 //! - [`Whole`]: all tokens, in the order of their ids. Samplers change the logits of a few named
 //!   tokens ([`Whole::edit`]), allow only some tokens ([`Whole::mask`]), or change all logits in
 //!   the pool's own copy of them, the column ([`Whole::column_mut`]).
-//! - [`InOrder`]: all tokens, or the first of them, in descending order, not sorted yet.
+//! - [`InOrder`]: all tokens in descending order, or only the first or last ones, not sorted yet.
 //! - an array of candidates, where a sampler keeps few of them ([`Whole::keep`]) or has no quicker
 //!   method ([`Pool::apply`]). The array of the whole vocabulary, with 12 bytes per token, which a
 //!   host fills before each token, is made only when something needs it.
@@ -87,7 +87,8 @@ pub struct Left {
 }
 
 impl Left {
-    /// The index of the chosen candidate, if one was chosen.
+    /// The index of the chosen candidate. `None` if none was chosen, or if the index is not known
+    /// until the array is made.
     pub fn selected(self) -> Option<usize> {
         self.selected
     }
@@ -231,7 +232,8 @@ impl<'a> Pool<'a> {
         }
     }
 
-    /// Returns the index of the chosen candidate.
+    /// Returns the index of the chosen candidate. `None` if none was chosen, or if the index is not
+    /// known until the array is made.
     pub fn selected(&self) -> Option<usize> {
         self.selected
     }

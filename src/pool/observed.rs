@@ -104,7 +104,7 @@ impl<'l> Pool<'l> {
     }
 
     /// Returns the tokens whose logits were changed, each with its logit before and after, in
-    /// ascending order of token. `None` if the logits were changed in any other way.
+    /// ascending order of token. `None` if the candidates were changed in any other way.
     pub fn edits(&self) -> Option<impl Iterator<Item = (Token, f32, f32)>> {
         let is_whole = matches!(self.state, State::Whole | State::Weighted(_));
         let is_given = matches!(self.tokens.given.source, Source::Given);

@@ -213,8 +213,8 @@ impl<'a> Tokens<'a> {
         }
     }
 
-    /// Returns the logits of all tokens in order, in single precision: the caller's slice if
-    /// nothing has changed, otherwise a copy.
+    /// Returns the logits of all tokens in order: the caller's slice if that is in single precision
+    /// and unchanged, otherwise a copy.
     pub fn contiguous(&mut self) -> &[f32] {
         self.make_contiguous();
         self.given.contiguous(&self.buffers.changes)
@@ -282,7 +282,7 @@ impl<'a> Tokens<'a> {
     }
 
     /// Makes a column of the logits, and calls `change` on each part of it while the part is in the
-    /// first-level cache.
+    /// first-level cache. If there already is a column, calls `change` once on all of it.
     pub(super) fn make_column_by(&mut self, change: impl Fn(&mut [f32])) {
         if matches!(self.given.source, Source::Column) {
             return change(&mut self.buffers.changes.column);
@@ -301,7 +301,7 @@ impl<'a> Tokens<'a> {
     }
 
     /// Returns the largest logit, ignoring NaN; minus infinity if there is none. Takes one pass
-    /// over the logits, unless they are unchanged since the last call.
+    /// over the logits, unless the maxima are known.
     pub fn max(&mut self) -> f32 {
         if let Some(max) = self.max {
             return max;
