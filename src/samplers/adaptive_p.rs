@@ -236,7 +236,7 @@ impl Sampler for AdaptiveP {
         };
         let sum = self.exponentials.exponentiate_of_logits(logits, max, max);
         let es = self.exponentials.values();
-        // All probabilities, and so all transformed logits, are finite.
+        // All probabilities are finite, so no transformed logit is NaN.
         let column = whole.column_mut();
         let (largest, _) = kernels::bend_logits(column, es, sum, curve);
         let total = self.bent.exponentiate_of_logits(column, largest, largest);

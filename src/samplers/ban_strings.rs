@@ -227,8 +227,8 @@ impl BanStrings {
     }
 }
 
-/// The largest number of tokens that are banned one by one. Banning one takes longer than testing
-/// several candidates.
+/// The largest number of tokens of a vocabulary that are banned one by one. Banning one takes
+/// longer than testing several candidates.
 const FEW: usize = 64;
 
 impl Sampler for BanStrings {

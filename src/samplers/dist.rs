@@ -272,8 +272,8 @@ impl Dist {
         }
     }
 
-    /// Draws from tokens in order without making the array. `None` if rounding could affect the
-    /// result, or if the array is as fast.
+    /// Draws from tokens in order without making the array. `None` if rounding or the order of
+    /// equal logits could affect the result, or if the array is as fast.
     fn draw_in_order(&mut self, tokens: InOrder<'_, '_>, draw: f64) -> Option<()> {
         match tokens.order.part {
             Part::Behind(_) if tokens.len() < MANY => None,

@@ -6,8 +6,9 @@
 //!    stay.
 //! 2. Otherwise each candidate whose text is a prefix of another's is merged with that one, into
 //!    the more probable of the two. Then candidates of probability below 0.2 are removed and, after
-//!    normalisation, those below 1 / (kept + 1). End-of-generation candidates are not removed. If
-//!    only these are left, only the end-of-turn token stays.
+//!    normalisation, those below 1 / (n + 1), where n is the number of kept candidates that are not
+//!    end-of-generation ones. End-of-generation candidates are not removed. If only these are left,
+//!    the token that ends a turn, or otherwise a text, replaces them.
 //!
 //! Infill is meant to follow a sampler that leaves few candidates, since the merge compares every
 //! pair. Texts are read once per candidate.
@@ -40,8 +41,9 @@ pub struct Infill {
 const FIRST_THRESHOLD: f32 = 0.2;
 
 impl Infill {
-    /// Returns a sampler for this vocabulary. If the vocabulary has no token that ends a text, one
-    /// warning is logged, and candidates pass through in cases in which the built-in would abort.
+    /// Returns a sampler for this vocabulary. If the vocabulary has no token that ends a turn or a
+    /// text, one warning is logged, and candidates pass through in cases in which the built-in
+    /// would abort.
     pub fn new(vocabulary: Arc<dyn Vocabulary>) -> Self {
         let end = vocabulary.end_token();
         if end.is_none() {
@@ -95,9 +97,9 @@ impl Infill {
         }
     }
 
-    /// Keeps only the end-of-turn token, with the probability of the first candidate that was kept,
-    /// or of the first one of all if none was kept. Does nothing if the vocabulary has no such
-    /// token.
+    /// Replaces all candidates with the token that ends a turn or a text. It gets the probability
+    /// of the first candidate that was kept, or of the first one of all if none was kept. Does
+    /// nothing if the vocabulary has no such token.
     fn end(&self, candidates: &mut Candidates<'_>, first_kept: Option<TokenData>) {
         let first = first_kept.or(candidates.as_slice().first().copied());
         let (Some(end), Some(first)) = (self.end, first) else {

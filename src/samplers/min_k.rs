@@ -3,7 +3,8 @@
 //! With x the descending logits, the fall after the first k is weighted by `1 / k`, and the
 //! candidates before the largest weighted fall stay (the first of equal falls). If the logits are
 //! nearly equal, at least `floor(tau / (x_1 - x_n + 1e-8))` stay. Masked candidates do not count
-//! and are dropped. Candidates keep their order, and equal ones stay or are removed together.
+//! and are dropped, unless all are masked. Candidates keep their order, and equal ones stay or are
+//! removed together.
 //!
 //! The falls are compared in `double`. Once the remaining fall is too small, the rest of the order
 //! does not matter, so usually only the largest are read.

@@ -117,7 +117,7 @@ impl Sampler for MinP {
     fn narrow_whole(&mut self, mut whole: Whole<'_, '_>) -> bool {
         let max = whole.max();
         let threshold = least_kept(max, self.p);
-        // If p > 1, or if no logit is finite, the steps of the built-in decide.
+        // If p > 1, or if the largest logit is not finite, the steps of the built-in decide.
         if !max.is_finite() || !threshold.is_finite() || threshold > max {
             return false;
         }

@@ -1,14 +1,15 @@
 //! Mirostat, versions 1 and 2: keeps the surprisal of the text near a target by feedback (Basu et
 //! al. 2020, arXiv:2007.14966).
 //!
-//! Both versions sort all candidates, cut, draw with std::discrete_distribution on std::mt19937 (no
-//! draw for a single candidate), and move their bound `mu`, which starts at twice the target, by
-//! `eta` times the error. Version 1 estimates from the first `m` candidates how fast probabilities
-//! fall (Zipf's law) and computes how many to keep. Version 2 keeps those of surprisal up to `mu`.
+//! Both built-ins sort all candidates, cut, draw with std::discrete_distribution on std::mt19937
+//! (no draw for a single candidate), and move their bound `mu`, which starts at twice the target,
+//! by `eta` times the error. Version 1 estimates from the first `m` candidates how fast
+//! probabilities fall (Zipf's law) and computes how many to keep. Version 2 keeps those of
+//! surprisal up to `mu`.
 //!
-//! The sum of the exponentials is found without sorting (see [`DescendingSum`]). Only the kept
-//! candidates are then sorted. Most of them were already selected for the sum. Version 2 takes one
-//! `log2` per candidate that it keeps.
+//! Here the sum of the exponentials is usually found without sorting (see [`DescendingSum`]). Only
+//! the kept candidates are then sorted. Most of them were already selected for the sum. Version 2
+//! takes one `log2` per candidate that it keeps.
 
 use std::ffi::CStr;
 
@@ -67,7 +68,7 @@ impl Feedback {
         !std::mem::replace(&mut self.began, true)
     }
 
-    /// Keeps the first `n` of the candidates ranked for the sum, with ties in the host's order.
+    /// Keeps the first `n` of the ranked candidates, with ties in the host's order.
     // In bounds: the ranking holds indices of candidates.
     fn keep_first(&mut self, candidates: &mut Candidates<'_>, n: usize) {
         let (logits, places, sorted) = self.descending.first_places(n);

@@ -1,7 +1,7 @@
 //! The samplers, one file each, with parameters, state and `apply`. The two versions of mirostat
-//! share a file, and DRY has more files in its folder. `lists` and `running` serve several
-//! samplers. Unit tests are in `<name>/tests.rs`, and those that concern many samplers in
-//! `tests.rs`.
+//! share a file. DRY, locally typical sampling and the loop breaker have more files in their
+//! folders. `lists`, `running` and `threshold` serve several samplers. Unit tests are in
+//! `<name>/tests.rs`, and those that concern many samplers in `tests.rs`.
 //!
 //! A sampler that llama.cpp also has is exact: after `apply`, ids, order, length, `sorted`,
 //! `selected`, every logit and every probability are those of llama.cpp's built-in sampler of the
@@ -10,7 +10,7 @@
 //! lists cases that the built-ins leave undefined: for example, NaN counts as minus infinity.
 //!
 //! Tail-free and softmax, which llama.cpp no longer has, follow their published definitions. So do
-//! the samplers that it never had: top-h, min-k, quadratic, and the four rules of `threshold`.
+//! top-h, min-k, quadratic and the four rules of `threshold`, which it never had.
 //!
 //! `CONTRIBUTING.md` lists the steps for a new sampler.
 //!

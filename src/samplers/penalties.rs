@@ -137,8 +137,8 @@ pub struct Penalties {
 impl Penalties {
     /// Returns a sampler with a window of `last_n` tokens (negative counts as 0). `None` if the
     /// parameters disable it: `last_n <= 0`, or `repeat` 1 with `freq` and `present` 0. `n_vocab`
-    /// is only used to warn about tokens outside the vocabulary; 0 or less means that it is
-    /// unknown.
+    /// serves to warn about tokens outside the vocabulary, and a built-in that replaces the sampler
+    /// needs it; 0 or less means that it is unknown.
     pub fn new(n_vocab: i32, last_n: i32, repeat: f32, freq: f32, present: f32) -> Option<Self> {
         let last_n = usize::try_from(last_n).ok().filter(|&n| n > 0)?;
         let factors = Factors {

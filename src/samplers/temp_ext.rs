@@ -1,9 +1,9 @@
 //! Dynamic temperature: divides the logits by a temperature between `t - delta` and `t + delta`,
 //! which rises with the entropy (entropy-based "dynatemp" of KoboldCpp).
 //!
-//! The temperature is `min + (max - min) * (entropy / ln n)^exponent`. If `delta` is at or below 0,
-//! it is plain temperature. The sampler takes a sort of all candidates, and then five passes of 12
-//! bytes per candidate with two `exp` and one `ln` each.
+//! The temperature is `min + (max - min) * (entropy / ln n)^exponent`, where `min` is `t - delta`,
+//! but at least 0, and `max` is `t + delta`. If `delta` is at or below 0, it is plain temperature.
+//! An array takes a sort of all candidates, and two `exp` and one `ln` per candidate.
 
 use std::ffi::CStr;
 
@@ -192,8 +192,8 @@ impl Sampler for TempExt {
     scratch!(order, work, entropies, descending);
 }
 
-/// Computes the probabilities of sorted candidates with infinite logits in `double`, with
-/// exponentials stored as `float` in between.
+/// Computes the probabilities of sorted candidates in `double`, with exponentials stored as `float`
+/// in between, if the temperature or the largest logit is not finite.
 ///
 /// Unlike a NaN in the input, a NaN that arises in this function does not count as masked: an
 /// infinite temperature turns minus infinity into NaN, and all probabilities become NaN, as in the

@@ -62,7 +62,7 @@ pub trait Rule: Clone + Debug + Send + 'static {
 #[derive(Clone, Debug)]
 pub struct Threshold<R> {
     rule: R,
-    /// A buffer for the candidates that may be kept.
+    /// A buffer for the indices of the candidates that may be kept.
     places: Scratch<Places>,
     kept: Scratch<Kept>,
 }
@@ -252,7 +252,8 @@ impl Parts {
     /// Returns two logits between which the threshold is, for `n` candidates, if each sum has a
     /// relative error of at most `error`; `None` if the sums give no lower bound.
     fn bounds<R: Rule>(&self, rule: &R, max: f32, n: usize, error: f64) -> Option<Bounds> {
-        // The threshold that the sums give if their errors make it too low, or too high.
+        // The logit of the threshold, relative to the largest, if the errors of the sums make it
+        // too low, or too high.
         let distance = |less: f64, more: f64| {
             let of = Distribution {
                 n,

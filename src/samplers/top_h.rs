@@ -3,9 +3,10 @@
 //!
 //! Let x be the descending logits and m the largest of them, and let `Z = sum(exp(x - m))` and `S =
 //! sum((m - x) * exp(x - m))` over the first k. Their entropy is `ln Z + S / Z`, which rises with
-//! k. It is compared in `double`. Masked candidates are never kept. The kept candidates are sorted,
-//! with their probabilities among all. An array takes a sort of all candidates. Straight from the
-//! logits only the largest are read, and the sort of the kept candidates is deferred.
+//! k. It is compared in `double`. Masked candidates are not kept, unless all are masked. The kept
+//! candidates are sorted, with their probabilities among all. An array takes a sort of all
+//! candidates. Straight from the logits only the largest are read, and the sort of the kept
+//! candidates is deferred.
 
 use std::ffi::CStr;
 

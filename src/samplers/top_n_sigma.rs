@@ -3,8 +3,7 @@
 //!
 //! Masked candidates get minus infinity and stay in the array. Mean and deviation exclude
 //! candidates that are already masked. Both are computed by `float` sums in array order, with
-//! squares in `double`. They are computed only if bounds on them leave a candidate undecided (see
-//! [`SigmaBounds`]).
+//! squares in `double`. Bounds on them often suffice (see [`SigmaBounds`]).
 
 use std::ffi::CStr;
 

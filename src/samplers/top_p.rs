@@ -83,7 +83,7 @@ impl TopP {
     }
 
     /// Returns the number of the descending probabilities `ps` that are in the nucleus; `None` if
-    /// their sum does not reach `p`.
+    /// more are needed.
     fn cut(&self, ps: &[f32]) -> Option<usize> {
         let mut running = Running::default();
         let mut blocks = ps.chunks(SUMMED_AT_ONCE);
@@ -133,8 +133,8 @@ impl TopP {
             for share in SHARES {
                 let mut threshold = self.threshold(logits, of, share);
                 if threshold >= too_high {
-                    // The sample consists of the largest logits, as it does at the beginning of a
-                    // sorted array.
+                    // The sample does not tell the two thresholds apart: in that of a sorted array,
+                    // for example, few logits are large.
                     threshold = self.sample.next_below(too_high);
                 }
                 too_high = threshold;
@@ -248,8 +248,8 @@ impl TopP {
         candidates.set_sorted(true);
     }
 
-    /// Returns the number of the ranked candidates that are in the nucleus; `None` if their sum
-    /// does not reach `p`. Leaves their exponentials in `ps`.
+    /// Returns the number of the ranked candidates that are in the nucleus; `None` if more are
+    /// needed. Leaves their exponentials in `ps`.
     // In bounds: `running` counts the added elements of `ps`; a chunk has at most `SUMMED_AT_ONCE`.
     fn cut_ranked(&mut self, of: Nucleus) -> Option<usize> {
         let logits = self.ranking.sorted();

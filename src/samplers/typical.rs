@@ -47,8 +47,9 @@ pub struct Typical {
     descending: Scratch<DescendingSum>,
     /// For each candidate that may be kept, the negative of its distance from the entropy.
     nearness: Scratch<Column>,
-    /// The indices of the ranked candidates, and their distances; then their indices in order.
+    /// The indices in `nearness` of the candidates to rank; then these in the order of the ranks.
     near: Scratch<Places>,
+    /// The values in `nearness` of the candidates to rank.
     picked: Scratch<Picked>,
     /// The probabilities of the ranked candidates.
     ps: Scratch<Ps>,

@@ -96,7 +96,7 @@ impl Sampler for Xtc {
         }
     }
 
-    /// Applies the sampler to a pool, which usually stays unchanged.
+    /// Applies the sampler to a pool, which stays unchanged if the sampler does not act.
     fn narrow(&mut self, pool: &mut Pool<'_>) {
         if !self.acts_on(pool.len()) {
             return;

@@ -1,9 +1,9 @@
 //! The position of the last sequence breaker.
 //!
-//! A token is settled once it is followed by as many tokens as a breaker may have: no later token
-//! can complete a breaker that begins at it. So each search covers only the newest tokens, not the
-//! whole window. This limits the cost of a hostile request that makes thousands of breakers begin
-//! at each token.
+//! A token is settled once as many tokens follow it as may follow the first token of a breaker: no
+//! later token can complete a breaker that begins at it. So each search covers only the newest
+//! tokens, not the whole window. This limits the cost of a hostile request that makes thousands of
+//! breakers begin at each token.
 
 use super::breakers::{Breakers, MAX_TAIL_TOKENS};
 use crate::token::Token;

@@ -1,8 +1,8 @@
 //! Loop breaker: detects that the newest tokens repeat for the third time, and ends the repetition.
 //!
 //! A repetition is a period of 1 to 1,024 tokens whose newest copies, three or more, are equal and
-//! have a minimum number of tokens in all. Candidates are not changed if there is no repetition, or
-//! if no other token could be chosen.
+//! have a minimum number of tokens in all. Candidates are not changed if there is no repetition,
+//! and no token is banned if no other could be chosen.
 
 mod repetitions;
 

@@ -2,7 +2,7 @@
 //!
 //! For each period a counter holds the length of the current run of tokens that equal the token one
 //! period before. A new token is compared with all possible predecessors, which are contiguous in
-//! memory, in a few vector operations. No hash is needed, and the result is exact.
+//! memory, by vector operations. No hash is needed, and the result is exact.
 
 use crate::memory::{exhausted, with_room};
 use crate::token::Token;
@@ -24,7 +24,7 @@ pub(super) struct Repetition {
 /// The newest tokens with their runs.
 #[derive(Debug)]
 pub(super) struct Repetitions {
-    /// The newest tokens, in order; at least as many as the longest period.
+    /// The newest tokens, in order: all, or at least as many as the longest period.
     tokens: Vec<Token>,
     /// The runs by descending period: the number of consecutive tokens, up to the newest, that
     /// equal the token one period before.
@@ -92,7 +92,7 @@ impl Repetitions {
         is_found.then(|| self.shortest()).flatten()
     }
 
-    /// Passes the newest tokens to `put`, as many as the longest period, with their runs.
+    /// Passes the newest tokens to `put`, at most as many as the longest period, with their runs.
     // In bounds: there are at least as many tokens.
     pub(super) fn save(&self, put: &mut dyn FnMut(&[u8])) {
         let known = self.tokens.len().min(self.runs.len());
