@@ -4,9 +4,9 @@
 //!
 //! Every logit becomes `5 - 10 d^2 / (1 + d)`, where `d` is the distance of the candidate's
 //! probability from the adapted target in units of 0.3. Masked candidates stay masked. A token is
-//! drawn from the softmax of these logits with std::discrete_distribution on std::mt19937 (no draw
-//! for a single candidate). When that token is accepted, its original probability enters an
-//! exponential moving average. If the target is negative, the sampler only draws.
+//! drawn from the softmax of these logits with std::discrete_distribution on std::mt19937 (in
+//! libstdc++ no draw for a single candidate). When that token is accepted, its original probability
+//! enters an exponential moving average. If the target is negative, the sampler only draws.
 //!
 //! A clone keeps the average and the pending token, but its generator restarts from the seed, as in
 //! the built-in. It also copies the pending token's probability, which the built-in's clone loses

@@ -1,9 +1,10 @@
 //! DRY, "don't repeat yourself": penalises the token that would continue a repetition,
 //! exponentially in its length (p-e-w, text-generation-webui pull request 5677).
 //!
-//! If the last n tokens occurred before and token t followed them, then t loses `multiplier *
-//! base^(n - allowed_length)`, for the largest such n. A repetition ends at a sequence breaker,
-//! such as a newline: its length is bounded by the distance to the last breaker.
+//! If the last n tokens, `allowed_length` or more, occurred before and token t followed them, then
+//! t loses `multiplier * base^(n - allowed_length)`, for the largest such n. A repetition ends at a
+//! sequence breaker, such as a newline: its length is bounded by the distance to the last breaker.
+//! A token that contains a whole breaker loses nothing.
 //!
 //! The length of the match at each earlier position is the Z-function of the reversed text
 //! (Gusfield 1997), computed in O(window). Only the few tokens that would continue a repetition are

@@ -2,8 +2,8 @@
 //! al. 2020, arXiv:2007.14966).
 //!
 //! Both built-ins sort all candidates, cut, draw with std::discrete_distribution on std::mt19937
-//! (no draw for a single candidate), and move their bound `mu`, which starts at twice the target,
-//! by `eta` times the error. Version 1 estimates from the first `m` candidates how fast
+//! (in libstdc++ no draw for a single candidate), and move their bound `mu`, which starts at twice
+//! the target, by `eta` times the error. Version 1 estimates from the first `m` candidates how fast
 //! probabilities fall (Zipf's law) and computes how many to keep. Version 2 keeps those of
 //! surprisal up to `mu`.
 //!

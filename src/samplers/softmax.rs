@@ -1,8 +1,8 @@
 //! Softmax: sorts the candidates and writes their probabilities. llama.cpp had it in the past, and
 //! older guides use it.
 //!
-//! A probability is `exp(logit - max) / sum`. The sampler takes a sort of all candidates, and two
-//! passes of 12 bytes per candidate with one `exp`.
+//! A probability is `exp(logit - max) / sum`. The sampler takes a sort of all candidates, and one
+//! `exp` per candidate.
 
 use std::ffi::CStr;
 

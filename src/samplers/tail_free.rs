@@ -3,8 +3,7 @@
 //!
 //! The absolute second differences of the descending probabilities, `|p[i] - 2 p[i+1] + p[i+2]|`,
 //! are normalised to sum to 1, and candidates are kept until the sum of their differences exceeds
-//! z. The sampler takes a sort of all candidates, and three passes of 12 bytes per candidate with
-//! one `exp`.
+//! z. The sampler takes a sort of all candidates, and one `exp` per candidate.
 
 use std::ffi::CStr;
 
