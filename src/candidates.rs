@@ -33,8 +33,8 @@ impl<'a> Candidates<'a> {
         }
     }
 
-    /// Returns the view with `selected` as the choice of an earlier sampler. Only a selector
-    /// changes that choice.
+    /// Returns the view with `selected` as the choice of an earlier sampler. Only a selector or a
+    /// constraint changes that choice.
     pub fn with_selected(mut self, selected: Option<usize>) -> Self {
         self.selected = selected;
         self
@@ -103,11 +103,11 @@ impl<'a> Candidates<'a> {
         self.dropped
     }
 
-    /// Replaces the candidates with `kept`, which must not be longer than the array.
+    /// Replaces the candidates with `kept`.
     ///
     /// # Panics
     /// If `kept` is longer than the array.
-    // In bounds: every caller passes some of the candidates.
+    // In bounds: no caller passes more candidates than are left.
     pub fn replace(&mut self, kept: &[TokenData]) {
         self.data[..kept.len()].copy_from_slice(kept);
         self.len = kept.len();

@@ -1,9 +1,9 @@
 //! The window of the last `n` accepted tokens, and the number of times that each token occurs in
 //! it.
 //!
-//! Cost: `accept` is O(1); walking the distinct tokens is O(window), not O(vocabulary). Memory
-//! grows with the number of accepted tokens, up to `n`, so a huge `n` costs nothing until it is
-//! used.
+//! Cost: `accept` is O(1); walking the distinct tokens is O(window), not O(vocabulary). Memory for
+//! at most 1024 tokens is reserved at creation. Beyond that it grows with the number of accepted
+//! tokens, up to `n`, so a huge `n` costs little until it is used.
 //!
 //! If a window continues from a window with a different `n`, its counts are the built-in's. A count
 //! may then differ from the number of occurrences in the window: see [`History::go_on_from`].
@@ -202,8 +202,7 @@ impl History {
         self.window.len()
     }
 
-    /// True if there is no token in the window: before the first is accepted, after
-    /// [`clear`](Self::clear), and always with a capacity of 0.
+    /// True if there is no token in the window.
     pub fn is_empty(&self) -> bool {
         self.window.is_empty()
     }

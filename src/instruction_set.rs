@@ -4,8 +4,8 @@ use crate::log::{self, Level};
 use crate::quoted::quoted;
 use crate::simd::{Isa, take_unknown_name};
 
-/// Warns once if the instruction set has been chosen and LLAMA_SIEVE_SIMD does not name one that
-/// this processor supports.
+/// Warns once if the instruction set has been chosen and the value of LLAMA_SIEVE_SIMD names none
+/// that this processor supports.
 #[inline]
 pub(crate) fn report_unknown_name() {
     if let Some(name) = take_unknown_name() {
@@ -13,8 +13,8 @@ pub(crate) fn report_unknown_name() {
     }
 }
 
-/// Chooses the instruction set, and warns if LLAMA_SIEVE_SIMD does not name one that this processor
-/// supports.
+/// Chooses the instruction set, and warns if the value of LLAMA_SIEVE_SIMD names none that this
+/// processor supports.
 pub(crate) fn choose() {
     Isa::current();
     report_unknown_name();

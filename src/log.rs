@@ -3,7 +3,7 @@
 //! A message is delivered when no lock is held. Messages of a call into the library wait until the
 //! outermost call ([`Inside`]) is about to return. No sampler is in use at that point, so the sink
 //! may use the objects of the call. If a sink itself calls the library, messages of that call are
-//! only kept as the last error, since delivering them could recurse forever.
+//! not delivered, since that could recurse forever.
 //!
 //! Code that runs for each token logs only the first occurrence of a problem.
 
@@ -161,8 +161,7 @@ pub fn error(code: c_int, text: &str) {
     log(Level::Error, text);
 }
 
-/// Keeps a message until it can be delivered. If there is too little memory, it is only kept as the
-/// last error.
+/// Keeps a message until it can be delivered. Drops it if there is too little memory.
 #[cold]
 fn wait(level: Level, text: &str) {
     let _ = PerThread::with(&MESSAGES, |messages| {

@@ -122,7 +122,7 @@ impl Summary {
         if !all.is_defined() {
             return all;
         }
-        // At least `n` blocks reach the threshold, each with at least one token.
+        // At least `n` blocks reach the threshold, or all that have a token of probability above 0.
         let threshold = nearly_kth_largest(&maxima, n.max(1)).unwrap_or(f32::MIN);
         logits.collect(&maxima, 0, threshold, top);
         let descending = |a: &TokenData, b: &TokenData| {
@@ -157,8 +157,9 @@ impl Summary {
     /// Returns the summary of the logits that remain when those in `gone` are removed; `largest` is
     /// the largest one that remains. The time depends only on the number of logits in `gone`.
     ///
-    /// `None` if the difference has lost its precision, because the removed logits had nearly all
-    /// of the probability. The largest logit may be among them, since its term is exact.
+    /// `None` if the largest logit is infinite, or if the difference has lost its precision,
+    /// because the removed logits had nearly all of the probability. The largest logit may be among
+    /// them, since its term is exact.
     pub(crate) fn without(
         &self,
         gone: impl IntoIterator<Item = f32>,

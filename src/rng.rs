@@ -1,8 +1,8 @@
 //! Random number generators whose streams are reproducible from their seeds.
 //!
 //! [`Mt19937`] is llama.cpp's generator: std::mt19937 (the reference Mersenne Twister, Matsumoto
-//! and Nishimura 1998) with libstdc++'s conversion to a `double`. Its state has 2504 bytes, and a
-//! draw takes two 32-bit outputs.
+//! and Nishimura 1998) with libstdc++'s conversion to a `double`, which takes two 32-bit outputs.
+//! Its state has 2504 bytes.
 //!
 //! [`Xoroshiro128Plus`] (Blackman and Vigna 2018, from the crate `rand_xoshiro`) is an alternative
 //! for the sieve. Its state has 16 bytes, which can be saved and restored. [`at_position`] has no

@@ -27,7 +27,7 @@ pub enum Kind {
 /// The numbers of a sampler that a trace requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum About {
-    /// The parameters, with their names in llama.h.
+    /// The parameters.
     Parameters,
     /// The numbers on which the next call depends, such as the random number that it will draw or a
     /// running target.
@@ -45,7 +45,7 @@ pub struct Expected {
     pub forced: Vec<u8>,
 }
 
-/// The maximum length of [`Expected::forced`], in bytes.
+/// The length of [`Expected::forced`], in bytes, from which on no further character begins.
 pub const MOST_FORCED: usize = 64;
 
 /// A callback that receives a sampler's numbers with their names.
@@ -55,7 +55,8 @@ pub type Tell<'a> = &'a mut dyn FnMut(&'static str, f64);
 ///
 /// `Clone` keeps the whole state, but may restart a generator if the built-in's clone does (see
 /// [`twin`](Self::twin)). A sampler is used from one thread at a time, but may move between
-/// threads. After the first tokens of a thread (warm-up) neither `apply` nor `accept` allocates.
+/// threads. After the first tokens of a thread (warm-up) neither `apply` nor `accept` allocates,
+/// with the exceptions of promise 12 in `docs/reliability.md`.
 pub trait Sampler: Clone + Send + 'static {
     /// The kind, which decides the result of a failure.
     const KIND: Kind = Kind::Filter;
@@ -104,7 +105,7 @@ pub trait Sampler: Clone + Send + 'static {
     /// are kept. Sampling from a first array of this size has the same effect.
     fn warm_up(&mut self, _n: usize) {}
 
-    /// Returns the buffers that the last call borrowed to the thread.
+    /// Returns to the thread the buffers that the last call borrowed.
     fn rest(&mut self) {}
 
     /// Updates the state with a token that has become part of the text.
@@ -156,7 +157,7 @@ pub trait Sampler: Clone + Send + 'static {
         None
     }
 
-    /// Returns the seed of the current stream, for samplers whose built-in counterpart has one.
+    /// Returns the seed of the current stream, if `llama_sieve_get_seed` reports it.
     fn seed(&self) -> Option<u32> {
         None
     }

@@ -1,4 +1,5 @@
-//! Suppresses the signals of a failed write, so that the failure is only an error of the write.
+//! Suppresses, on Linux, the signals of a failed write, so that the failure is only an error of the
+//! write.
 //!
 //! A write to a pipe without a reader raises SIGPIPE, and a write beyond the limit on file sizes
 //! raises SIGXFSZ. By default both end the process. The kernel sends these signals to the thread
@@ -84,7 +85,7 @@ mod linux {
 
 #[cfg(not(all(target_os = "linux", not(miri))))]
 mod elsewhere {
-    /// A guard that blocks nothing, on systems without these signals.
+    /// A guard that blocks nothing.
     pub(super) struct Blocked;
 
     impl Blocked {
@@ -101,8 +102,8 @@ use elsewhere::Blocked;
 #[cfg(all(target_os = "linux", not(miri)))]
 use linux::Blocked;
 
-/// Runs a write so that its failure raises no signal. Even a successful write costs two more system
-/// calls, rt_sigprocmask before and after it.
+/// Runs a write, on Linux so that its failure raises no signal. Even a successful write then costs
+/// two more system calls, rt_sigprocmask before and after it.
 pub(crate) fn without_signals<T>(write: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     let blocked = Blocked::now();
     let written = write();
