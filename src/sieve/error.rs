@@ -8,15 +8,14 @@ use std::collections::TryReserveError;
 use std::ffi::c_int;
 use std::fmt;
 
-/// The reason why a call on a sieve failed. Its text names the parameter or size, its value, and
-/// what is allowed.
+/// The reason why a call on a sieve failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Error {
     /// A parameter, a stage, or a sampler for a slot is not allowed.
     Parameter(String),
     /// There are no logits.
     EmptyVocabulary,
-    /// There are more than 2^31 - 1 logits; this number is the largest token id.
+    /// There are this many logits, more than `Token::MAX`.
     TooManyTokens(usize),
     /// Every logit, or the logit of the drawn token, is minus infinity or NaN.
     NoCandidate,

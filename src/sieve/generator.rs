@@ -1,5 +1,4 @@
-//! The random numbers of a sieve: one 64-bit number for each drawn token, with every generator and
-//! method.
+//! The random numbers of a sieve: one 64-bit number per draw, with every generator and method.
 
 use crate::rng::{
     Mt19937, Xoroshiro128Plus, at_position, resolve_seed_64, unit, unit_of_libstdcxx,
@@ -28,7 +27,7 @@ pub(super) struct Generator {
 /// The random number of one token, in two forms.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Random {
-    /// All 64 bits, which seed Gumbel noise.
+    /// All 64 bits, which seed Gumbel noise and, except with mt19937, the streams of stages.
     pub bits: u64,
     /// A number in [0, 1), for the inverse of the cumulative distribution.
     pub uniform: f64,
@@ -47,8 +46,8 @@ pub(super) struct Place {
     pub words: Option<[u32; Mt19937::WORDS]>,
 }
 
-/// The maximum number of draws of mt19937 that are repeated for a saved state of version 1. No text
-/// has that many tokens, and repeating them takes only milliseconds.
+/// The maximum number of draws of mt19937 that are repeated for a saved state of version 1.
+/// Repeating them takes only milliseconds.
 const MT19937_REPEATED: u64 = 1 << 20;
 
 fn begin(kind: RngKind, seed: u64) -> Stream {

@@ -1,9 +1,9 @@
 //! The sieve: a pipeline from raw logits to a token, whose parameters may change at every token.
 //!
-//! The stages are, in this order: logit bias, penalties, top-k, typical, top-p, min-p, top-n-sigma,
-//! temperature, draw. The caller's logits are only read. Parameters can change between any two
-//! tokens, while history and generator continue. `docs/sampling.md` has the formula of each stage,
-//! and its source.
+//! By default the stages are, in this order: logit bias, penalties, top-k, typical, top-p, min-p,
+//! top-n-sigma, temperature, draw. The caller's logits are only read. Parameters can change between
+//! any two tokens, while history and generator continue. `docs/sampling.md` has the formula of each
+//! stage, and its source.
 //!
 //! # Example
 //!
@@ -70,7 +70,7 @@ use stages::Stages;
 ///
 /// A clone continues as the original would. A sieve is used from one thread at a time, and may move
 /// between threads. After the first tokens neither [`sample`](Self::sample) nor
-/// [`accept`](Self::accept) allocates.
+/// [`accept`](Self::accept) allocates, with the exceptions of promise 12 in `docs/reliability.md`.
 #[derive(Clone, Debug)]
 pub struct Sieve {
     params: Params,
@@ -95,8 +95,8 @@ impl Default for Sieve {
 }
 
 impl Sieve {
-    /// Returns a sieve without history. Fails if a parameter is not finite or out of its range, or
-    /// if there is too little memory.
+    /// Returns a sieve without history. Fails if [`Params::check`] does, or if there is too little
+    /// memory.
     pub fn new(params: &Params) -> Result<Self, Error> {
         params.check()?;
         let mut biases = Biases::default();
@@ -205,8 +205,8 @@ impl Sieve {
         self.pipeline.clear();
     }
 
-    /// Returns the logit that the stages see for a token with the raw logit `logit`: after bias
-    /// and, if they are among the stages, penalties. DRY, which is a stage, is not included.
+    /// Returns `logit`, the raw logit of `token`, after bias and, if they are among the stages,
+    /// penalties. DRY is not included.
     pub fn adjusted(&self, token: Token, logit: f32) -> f32 {
         let biased = self.biases.add(token, logit);
         let penalises = |stages: &[Stage]| stages.contains(&Stage::Penalties);

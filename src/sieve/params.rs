@@ -6,9 +6,7 @@ use crate::sieve::Error;
 use crate::token::Token;
 
 /// A label that is kept with the parameters and has no effect: every sieve computes as llama.cpp's
-/// chain does. The label is a mode of the sampler library tsampler (`docs/sampling.md`). The other
-/// differences between tsampler's modes have fields of their own, which [`Params::tsampler`] sets
-/// to tsampler's choices.
+/// chain does. The label is a mode of the sampler library tsampler (`docs/sampling.md`).
 // The variants are in the order of their numbers in C.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
@@ -119,7 +117,8 @@ pub struct Params {
     /// The position of the temperature among the stages.
     pub order: Order,
     /// Numbers that are added to logits before the penalties; minus infinity bans a token. Tokens
-    /// outside the vocabulary are ignored. A token that occurs several times gets all its biases.
+    /// outside the vocabulary are ignored. A token that occurs several times gets all its biases;
+    /// in a chain only the first, if earlier samplers have moved the token.
     pub bias: Vec<(Token, f32)>,
 }
 

@@ -5,8 +5,8 @@
 //!
 //! In llama.cpp each sampler that draws has its own generator, and all of them begin with the same
 //! seed. A pipeline with mt19937 works in the same way. The other generators give one 64-bit number
-//! per token, and each stage that draws seeds its own generator with a hash of that number. So no
-//! further state has to be saved, and a single position can be replayed.
+//! per token, and each stage that draws, except a sampler in a slot, seeds its own generator with a
+//! hash of that number. So no further state has to be saved, and a single position can be replayed.
 
 use std::collections::TryReserveError;
 use std::sync::Arc;
@@ -74,7 +74,7 @@ fn stages_of(order: Order) -> &'static [Stage] {
     }
 }
 
-/// The order of the stages, the stages that only a pipeline has, and the pipeline's buffers.
+/// The order of the stages, the stages with a memory or parameters of their own, and the buffers.
 #[derive(Debug, Default)]
 pub(super) struct Pipeline {
     /// The caller's stages; `None` if the parameters decide.

@@ -36,8 +36,9 @@ const PAUSE: Duration = Duration::from_secs(1);
 const STACK: usize = 2 << 20;
 
 /// Returns the pool. It has `helpers` threads, at most one per processor. It has more if it was
-/// already larger, and fewer if no more can be started. `None` if no thread can be started, and in
-/// a forked child: the parent's threads do not exist there, and locks that they held stay locked.
+/// already larger, and stays smaller if that many cannot be started. `None` if there is no pool yet
+/// and that many cannot be started, and in a forked child: the parent's threads do not exist there,
+/// and locks that they held stay locked.
 pub(super) fn of(helpers: usize) -> Option<Arc<ThreadPool>> {
     let this = process::id();
     let first = PROCESS.compare_exchange(0, this, Ordering::Relaxed, Ordering::Relaxed);

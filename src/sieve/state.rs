@@ -1,8 +1,8 @@
 //! The state of a sieve as bytes: generator, number of accepted tokens, window, parameters, and the
 //! memory of custom stages.
 //!
-//! All numbers are little-endian. A state has 136 bytes, 4 for each token of the window, 8 for each
-//! bias and, with mt19937, another 2496:
+//! All numbers are little-endian. Without a memory of stages, a state has 136 bytes, 4 for each
+//! token of the window, 8 for each bias and, with mt19937, another 2496:
 //!
 //! | bytes | what |
 //! | --- | --- |
@@ -328,14 +328,14 @@ fn words_of(bytes: &[u8]) -> [u32; Mt19937::WORDS] {
     words
 }
 
-// In bounds: the callers read only parts of the head, of the checksum and of whole tokens.
+// In bounds: the callers have checked the length.
 fn u32_at(bytes: &[u8], at: usize) -> u32 {
     let mut value = [0; 4];
     value.copy_from_slice(&bytes[at..at + 4]);
     u32::from_le_bytes(value)
 }
 
-// In bounds: the callers read only parts of the head and of the checksum.
+// In bounds: the callers have checked the length.
 fn u64_at(bytes: &[u8], at: usize) -> u64 {
     let mut value = [0; 8];
     value.copy_from_slice(&bytes[at..at + 8]);

@@ -25,7 +25,7 @@ pub struct Stats {
     /// The number of tokens that had been accepted when this one was chosen: its position, counted
     /// from 0.
     pub accepted: u64,
-    /// The size of the vocabulary.
+    /// The number of logits.
     pub n_vocab: usize,
     /// The number of candidates after top-k.
     pub after_top_k: usize,
@@ -36,7 +36,7 @@ pub struct Stats {
     /// The number of candidates after min-p.
     pub after_min_p: usize,
     /// The number of candidates after top-n-sigma. In the default order of stages the token was
-    /// drawn from these candidates.
+    /// drawn from these candidates, unless the temperature counts as 0.
     pub after_top_n_sigma: usize,
 }
 

@@ -152,7 +152,8 @@ impl Members {
         }
     }
 
-    /// Allocates the memory that these stages need, so that [`arrange`](Self::arrange) cannot fail.
+    /// Makes DRY, if it is among these stages and absent. Fails if there is too little memory.
+    /// [`arrange`](Self::arrange) does not make it.
     pub(super) fn try_reserve(&mut self, stages: &[Stage]) -> Result<(), Error> {
         for stage in stages {
             if let (Stage::Dry(params), None) = (stage, &self.dry) {

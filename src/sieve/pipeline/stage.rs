@@ -4,8 +4,8 @@ use crate::samplers::DryParams;
 use crate::sieve::Error;
 
 /// A stage of a sieve. A stage without fields uses the [parameters](crate::sieve::Params) of the
-/// same name, and does nothing if they disable it. Each stage computes what the sampler of the same
-/// name in [`samplers`](crate::samplers) computes.
+/// same name, and does nothing if they disable it. Each stage computes what the corresponding
+/// sampler in [`samplers`](crate::samplers) computes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Stage {
     /// Penalises tokens of the history, with `penalty_last_n`, `penalty_repeat`, `penalty_freq` and
