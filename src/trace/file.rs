@@ -25,7 +25,7 @@ enum Refusal {
     NoFile,
     /// The file belongs to another user, or has several names.
     Foreign,
-    /// Another process, or another copy of the library, is writing the file.
+    /// Another process, or another copy of the library, is writing a trace to the file.
     InUse,
     Other(io::Error),
 }
@@ -49,8 +49,8 @@ pub(super) struct LineFile {
 impl LineFile {
     /// Opens or creates a file, and empties it. Except on Windows, only this user can then read or
     /// write it. Fails, with the reason, for a link, for anything but a file, for a file with
-    /// several names, and for one that is being written; except on Windows also for another user's
-    /// file.
+    /// several names, and for one to which another trace is being written; except on Windows also
+    /// for another user's file.
     pub(super) fn open(path: &str) -> Result<Self, String> {
         let of = |text: &str| format!("{}: {text}", quoted(path));
         let file = system::open(path).map_err(|refusal| match refusal {

@@ -193,7 +193,7 @@ struct Line<'a> {
     /// The only continuation that the grammars leave.
     #[serde(skip_serializing_if = "Option::is_none")]
     forced: Option<Forced>,
-    /// The grammar that has checked the token.
+    /// The state of a grammar outside the chain that has checked the token.
     #[serde(skip_serializing_if = "Option::is_none")]
     grammar: Option<&'a str>,
     /// True if this line replaces the previous one of the same sequence and position.
@@ -264,7 +264,7 @@ pub(super) struct Place {
     pub sequence: u64,
     pub position: u64,
     pub since: Duration,
-    /// The token that a grammar refused before this one.
+    /// The token that was refused before this one.
     pub refused: Option<Token>,
 }
 

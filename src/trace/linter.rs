@@ -1,4 +1,4 @@
-//! A linter: finds the members of a chain of samplers that make no sense at their position.
+//! A linter: finds the members of a chain of samplers that make no sense, and a missing selector.
 
 use super::observer::{CONSTRAINTS, Numbers, TRUNCATIONS};
 
@@ -7,7 +7,7 @@ use super::observer::{CONSTRAINTS, Numbers, TRUNCATIONS};
 pub struct Link {
     /// The name; begins with a question mark if the parameters disable the member.
     pub name: String,
-    /// The parameters, named as in llama.h.
+    /// The parameters.
     pub parameters: Numbers,
 }
 
@@ -22,8 +22,7 @@ const SELECTORS: [&str; 7] = [
     "sieve",
 ];
 
-/// Returns a sentence for each finding about a chain of these members, in their order. Empty if
-/// every member has a purpose.
+/// Returns a sentence for each finding about a chain of these members, in their order.
 pub fn findings(chain: &[Link]) -> Vec<String> {
     let mut found = Vec::new();
     for (place, link) in chain.iter().enumerate() {

@@ -80,8 +80,8 @@ pub fn delivering<T>(delivers: bool, work: impl FnOnce() -> T) -> T {
 
 /// Ends the current trace, and starts one in a file, in whose name `%p` becomes the process id. The
 /// file is emptied and, except on Windows, readable by this user only. Fails, with the reason, for
-/// a link, for anything but a file, for a file with several names, for one that is being written
-/// and, except on Windows, for another user's file.
+/// a link, for anything but a file, for a file with several names, for one to which another trace
+/// is being written and, except on Windows, for another user's file.
 pub fn to_file(pattern: &str, options: Options) -> Result<(), String> {
     begin(Some(pattern), None, options)
 }

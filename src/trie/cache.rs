@@ -108,7 +108,7 @@ static CACHE: Shared = Shared::new(const { NonZeroUsize::new(CAPACITY).unwrap() 
 
 /// Returns the trie of the payload `json`, which is parsed if it is not cached. Fails, with a
 /// description of the fault, if the payload is invalid, or if a token is not below `n_vocab`, the
-/// size of the vocabulary, if it is known.
+/// size of the vocabulary (`None` if it is unknown).
 pub fn trie_of(json: &[u8], n_vocab: Option<usize>) -> Result<Arc<Trie>, String> {
     CACHE.trie_of(json, n_vocab)
 }
@@ -124,8 +124,8 @@ pub fn trie_of_payload(payload: &Payload) -> Arc<Trie> {
 }
 
 /// Returns the key of a payload's canonical form. Leaves are sorted within a descriptor, and equal
-/// values appear once. The order of descriptors, their terminators and the model's name are
-/// significant.
+/// values appear once. The model's name, the order of the descriptors and the set of terminators of
+/// each are significant.
 fn canonical(payload: &Payload) -> Key {
     let mut hash = Sha256::new();
     // Each text comes after its length, so that two different payloads never give the same bytes.

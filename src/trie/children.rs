@@ -6,7 +6,8 @@ use crate::token::{Token, TokenData, comparable};
 /// The reason why no token that may follow has a logit above minus infinity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lack {
-    /// Some of these tokens are absent, and all others are banned. The absent ones are put back.
+    /// Some of these tokens are absent, and the others of them are banned. The absent ones are put
+    /// back.
     Cut,
     /// All of these tokens are present, with a logit of minus infinity.
     Banned,
@@ -38,7 +39,7 @@ pub(super) struct Scratch {
 
 impl Scratch {
     /// Finds the children among the candidates. This takes one step per child as long as the array
-    /// has not been reordered, and otherwise a pass over the array.
+    /// has been neither reordered nor cut, and otherwise a pass over the array.
     // In bounds: `indices` were found among the same candidates.
     pub(super) fn find(&mut self, candidates: &Candidates<'_>, children: &[Token]) -> Found {
         self.indices.clear();

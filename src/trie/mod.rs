@@ -10,8 +10,8 @@
 //! - [`sampler`]: the constraint as a sampler, and the slot through which any thread can set it.
 //!
 //! Per token, `accept` takes a binary search among the children of one node. `apply` takes one
-//! write per candidate or, in compact mode and as long as the array has not been reordered, one
-//! step per child. Both do nothing while no span is active.
+//! write per candidate or, in compact mode and as long as the array has been neither reordered nor
+//! cut, one step per child. Both do nothing while no span is active.
 #![forbid(unsafe_code)]
 
 pub mod cache;

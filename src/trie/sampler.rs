@@ -6,8 +6,8 @@
 //! that a log callback may call back.
 //!
 //! If a span is active, then after `apply` only tokens that may follow have a logit above minus
-//! infinity, and there is at least one, whatever earlier samplers have removed. Tokens to which an
-//! earlier sampler has given minus infinity are banned, and stay banned. If all tokens that may
+//! infinity. There is at least one, whatever earlier samplers have removed, unless all are banned:
+//! tokens to which an earlier sampler has given minus infinity stay banned. If all tokens that may
 //! follow are banned, only they stay in the array, so that any choice is still valid and no host
 //! gets an empty array. Two things could undo this later in the chain. An array marked as sorted
 //! could begin with a masked candidate, so masking clears the mark. A softmax would turn an
@@ -35,7 +35,9 @@ pub struct Mode {
     /// True if the most probable valid token is selected; otherwise later samplers draw among the
     /// valid tokens.
     pub greedy: bool,
-    /// True if the array shrinks to the valid tokens; otherwise all other tokens are masked.
+    /// True if the array shrinks to the valid tokens or, in greedy mode, to the selected one;
+    /// otherwise all other tokens are masked. The only possible token, or a most probable one with
+    /// an infinite logit, is kept alone in either case.
     pub compact: bool,
     /// True if a reset leaves a completed span idle; otherwise the span begins again.
     pub reset_idle: bool,

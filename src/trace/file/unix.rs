@@ -29,7 +29,8 @@ pub(super) fn identity(file: &File) -> io::Result<Identity> {
     Ok((found.st_dev, found.st_ino))
 }
 
-/// Opens a file for this user alone, without truncating it. Fails if another process is writing it.
+/// Opens a file for this user alone, without truncating it. Fails if another trace is being written
+/// to it.
 pub(super) fn open(path: &str) -> Result<File, Refusal> {
     let opened = OpenOptions::new()
         .write(true)
