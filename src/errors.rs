@@ -23,8 +23,7 @@ pub const LLAMA_SIEVE_ERROR_PARAMS: c_int = -7;
 /// There is no token to choose: every logit, or the logit of the selected token, is minus infinity
 /// or NaN.
 pub const LLAMA_SIEVE_ERROR_NO_CANDIDATE: c_int = -8;
-/// Saved bytes were not written by this library, are damaged, or belong to another kind of
-/// generator.
+/// A state cannot be saved, or the saved bytes cannot be restored; the error text says why.
 pub const LLAMA_SIEVE_ERROR_STATE: c_int = -9;
 /// The object is in use by another thread, appears twice in one call, or was disabled after an
 /// internal error.
