@@ -3,7 +3,7 @@
 //!
 //! When this library is loaded by `dlopen`, no calls are bound to its names. So the imports of
 //! other modules are pointed at the stand-ins, which are this library's functions with the host's
-//! names (see `slots`). They decide as they do under LD_PRELOAD. Detaching restores the imports.
+//! names (see `slots`). They decide as they do under LD_PRELOAD. Detaching restores most imports.
 //! The stand-ins stay in memory, pass all new calls on to the host, and still recognise live
 //! samplers.
 //!

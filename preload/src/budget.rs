@@ -321,7 +321,7 @@ impl Drop for Copy {
     }
 }
 
-/// Stand-in for `llama_sampler_free`, which also removes freed budgets from the list.
+/// Stand-in for `llama_sampler_free` that also removes a freed budget from the list.
 ///
 /// # Safety
 /// The argument meets the requirements of llama.h.

@@ -7,17 +7,17 @@
 //! budget, a grammar if that comes first, and the chain. If all members of the chain are this
 //! library's, the first query runs the chain, straight from the logits, and is answered with the
 //! candidates that it leaves. The host treats these as a backend sampler's few candidates. When the
-//! host then applies the chain, only the selected index is set, and nothing is run again. The array
-//! then has the contents that the host's own chain would have left of the whole vocabulary: ids,
-//! order, logits, probabilities and selected index.
+//! host then applies the chain, only the selected index and the mark as sorted are set, and nothing
+//! is run again. The array then has the contents that the host's own chain would have left of the
+//! whole vocabulary: ids, order, logits, probabilities and selected index.
 //!
 //! This is exact only if nothing comes before the chain except a budget, whose effect is known: see
 //! `budget`. So the first call with each chain is only watched. The findings are noted with the
 //! chain's first member, which is freed with it: see `watch`. If anything else comes before the
-//! chain, the chain is left to the host for good. If the queries come in a different order, or the
-//! candidates are not the logits, all chains are left to the host. A call in which the grammar
-//! comes first must have been observed without a grammar. Some later calls are watched again: see
-//! `proof`.
+//! chain, the chain is left to the host for good; if the grammar was to come first, only in such
+//! calls. If the queries come in a different order, or the candidates are not the logits, all
+//! chains are left to the host. A call in which the grammar comes first must have been observed
+//! without a grammar. Some later calls are watched again: see `proof`.
 //!
 //! Watching does not show how the host uses the answers. So the first answers in a process are the
 //! candidates that copies of the chain left. The chain itself is run when the host applies it to
@@ -28,8 +28,8 @@
 //! whole, not query by query.
 //!
 //! After a grammar has rejected the token, the host samples again, now with the grammar before the
-//! chain. If the grammar is this library's, the second query runs both. If it is the host's, the
-//! host gets the whole vocabulary.
+//! chain. If the grammar is this library's, the next query runs both. If it is the host's, the host
+//! gets the whole vocabulary.
 
 use std::cell::{Cell, RefCell};
 use std::mem;
@@ -95,7 +95,7 @@ struct Call {
     /// The flags that are added to the chain's note if this library would have given the same
     /// token.
     noted: u64,
-    /// True if the note already has these flags.
+    /// True if the note already has these flags, and they still hold.
     is_known: bool,
     /// The address of the host's function if this is a trial of how it uses answers.
     trial: Option<usize>,
@@ -428,8 +428,8 @@ pub fn count(ctx: *mut llama_context, idx: i32) -> Option<u32> {
     answer((ctx, idx), None, |c| u32::try_from(c.ids.len()).ok())?
 }
 
-/// Records a call of `llama_get_sampled_token_ith`, which the host answers. Later queries are left
-/// to the host, too.
+/// Records a call of `llama_get_sampled_token_ith`, which the host answers. Until it samples again,
+/// later queries are left to the host, too.
 pub fn token(ctx: *mut llama_context, idx: i32) -> Option<Token> {
     with_call(|call| {
         call.ask(Question::Token, (call.ctx, call.idx) == (ctx, idx));
@@ -787,8 +787,8 @@ unsafe fn is_check(smpl: *const llama_sampler, array: *const llama_token_data_ar
     }
 }
 
-/// Sets the selected index in the host's array to the chain's choice. Returns false if the array
-/// has a different number of candidates from what the chain left.
+/// Sets the selected index and the mark as sorted in the host's array to those that the chain left.
+/// Returns false if the array has a different number of candidates.
 ///
 /// # Safety
 /// The requirements of [`apply`] apply.

@@ -10,7 +10,7 @@
 //! (`certificate`). If the arguments have changed between builds or include pointers, the program's
 //! calls must also have shown the argument list (`certificate::layouts`). Until then each call
 //! first goes to the host's own constructor, and its sampler is replaced if that shows the list.
-//! Grammars are compared on the given vocabulary (`grammar::proof`).
+//! Grammars are instead compared on the given vocabulary (`grammar::proof`).
 //!
 //! No function of the host that could throw is called inside `guard`.
 
@@ -69,8 +69,8 @@ struct Served {
     layouts: [Layouts; Changing::all().len()],
 }
 
-/// The first llama.cpp whose constructor was called or, if that was unloaded, the first one after
-/// that. It is never freed, so that reading it needs no lock.
+/// The llama.cpp of the first call of [`served`] or, if that was unloaded, of the first one after
+/// that. The object is never freed, so that reading it needs no lock.
 static SERVED: AtomicPtr<Served> = AtomicPtr::new(null_mut());
 
 impl Served {
@@ -236,7 +236,7 @@ enum Reason {
     OfATrial,
     /// The arguments require the host's sampler. This needs no message either.
     Refused(String),
-    /// An unexpected failure: reported once per process, for every sampler.
+    /// An unexpected failure: reported once per process, whatever the sampler.
     Unexpected(String),
     /// An unexpected failure: reported once for each kind of sampler.
     OfThisKind(String),
@@ -298,7 +298,8 @@ fn decide(call: &Call<'_>, (caller, by_host): (&Caller, bool)) -> Result<&'stati
 }
 
 /// Succeeds if this library's sampler gives the same results as the host's own, with the argument
-/// list of this build. The trial is made once, outside the guard, since the host may throw.
+/// list of this build, or if it cannot be tried. The trial is made once, outside the guard, since
+/// the host may throw.
 fn tried(constructor: &Constructor, served: &Served, build: Option<Build>) -> Result<(), Reason> {
     let place = ALL.iter().position(|known| ptr::eq(*known, constructor));
     let place = place.and_then(|i| served.verdicts.get(i));
@@ -368,7 +369,7 @@ fn of_no_known_list() -> Reason {
     Reason::OfThisKind(text.into())
 }
 
-/// Returns the reason for a host whose copies of samplers differ from this library's.
+/// Returns the reason for a host whose samplers differ from this library's after a copy or a reset.
 fn of_other_copies() -> Reason {
     let text = "its clones, or what is left of it after a reset, are something else than ours";
     Reason::OfThisKind(text.into())

@@ -17,7 +17,7 @@ pub struct Constructor {
     /// The host's constructor.
     pub function: Function,
     /// Set if the argument list must be proven, because it has changed between builds or has
-    /// pointers.
+    /// pointers. `None` for grammars.
     pub changing: Option<Changing>,
     /// True if the sampler can be compared with the host's in a trial.
     pub can_be_tried: bool,

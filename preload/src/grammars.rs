@@ -1,5 +1,4 @@
 //! The exports for grammars, and the exports that free a model, whose vocabulary is then forgotten.
-//! Each decides inside the guard, and calls the host outside it.
 
 use std::ffi::{c_char, c_void};
 use std::mem::transmute;
@@ -18,7 +17,7 @@ use crate::settings::settings;
 use crate::stubs::{self, Answer, Saved, stand_in};
 use crate::vocabularies;
 
-/// The arguments of every constructor: vocabulary, text and root.
+/// The first arguments of every constructor: vocabulary, text and root.
 type Arguments = (*const llama_vocab, *const c_char, *const c_char);
 
 /// Decides for a constructor's stand-in: returns a sampler of this library, or the host's function.

@@ -2,21 +2,21 @@
 //! llama-sieve's, without recompiling anything.
 //!
 //! The library exports the names of the built-in samplers' constructors, of the functions that
-//! sample, `llama_sampler_get_seed`, `llama_sampler_copy` and `llama_sampler_free`. Since it is
+//! sample, and of some that handle samplers, models and vocabularies (`exports.txt`). Since it is
 //! loaded first, the dynamic linker finds its definitions first, for calls from the program, its
 //! libraries, and libraries that are loaded later, even with RTLD_LOCAL. It does not affect
 //! programs and libraries with a statically linked llama.cpp, or callers that look up a symbol
 //! through libllama's own handle, as Python's ctypes does. Constructors without a counterpart in
 //! llama-sieve are not exported, and stay unchanged.
 //!
-//! It never changes tokens, and never breaks a program. If it is not certain that this library's
-//! sampler equals the host's, the call goes unchanged to the host's own constructor: `choice`
-//! decides, and `stubs` passes the call on. In a program that offloads its chain into the graph
-//! (`llama_set_sampler`), built-ins replace this library's samplers.
+//! Only members that the user adds (`extra`) change tokens. If it is not certain that this
+//! library's sampler equals the host's, the call goes unchanged to the host's own constructor:
+//! `choice` decides, and `stubs` passes the call on. In a program that offloads its chain into the
+//! graph (`llama_set_sampler`), built-ins replace this library's samplers.
 //!
-//! Every export makes its decision inside `guard`, which catches panics, and calls the host outside
-//! it, so that the host's exceptions pass through. Constructors begin in assembly, and pass a call
-//! on by a jump.
+//! Code of an export that could panic runs inside `guard`, which catches panics. The host's
+//! functions that could throw are called outside it, so that their exceptions pass through.
+//! Constructors begin in assembly, and usually pass a call on by a jump.
 //!
 //! On Windows no library comes first: a module calls the function of the library that it names.
 //! There this library can only be attached to a running process. The functions that sample stay the

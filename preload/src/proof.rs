@@ -3,8 +3,8 @@
 //! This is not decided by a list of builds. The first token of each chain is sampled by llama.cpp,
 //! and so is every 256th token that this library could sample. The result is compared with that of
 //! this library on copies of the chain: see `calls` and `watch`. The findings about a chain are
-//! noted with it. If the host samples in a way that this library does not expect, all chains are
-//! left to the host from then on.
+//! noted with it. If the host samples in a way that this library does not expect, its function is
+//! left to it for all chains from then on: see [`refuse`].
 
 use std::fmt;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicUsize, Ordering};
@@ -41,7 +41,7 @@ impl Entry {
 /// A difference between the host's sampling and this library's expectation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Difference {
-    /// The host queries a backend's results in a different order, or those of a different output.
+    /// The host does not make the expected queries about a backend's results.
     Questions,
     /// The host's initial candidates are not the logits.
     Logits,

@@ -68,8 +68,8 @@ impl Function {
         self.kept().or_else(|| self.look(Some(caller)))
     }
 
-    /// Returns the permanent route of all callers, if it leads to a llama.cpp. A call through it
-    /// leads to at most one call back to this library.
+    /// Returns the permanent route of all callers, if it leads to a llama.cpp. Calls back from it
+    /// cannot recurse forever.
     pub fn directly(&'static self) -> Option<Route> {
         let route = self.kept().or_else(|| {
             self.look(None);

@@ -1,5 +1,4 @@
-//! The exports that sample: the functions that programs call for every token. Each decides inside
-//! the guard, and calls the host outside it.
+//! The exports that sample: the functions that programs call for every token.
 
 use std::ffi::c_void;
 use std::mem::transmute;
@@ -183,8 +182,8 @@ unsafe fn enter(
     Some(Entered::common(host?, output, chain, grammar_first, note))
 }
 
-/// Stand-in for `llama_get_sampled_probs_ith`, the first query of a host that samples: runs the
-/// chain before it answers, if all members are this library's.
+/// Stand-in for `llama_get_sampled_probs_ith`, the first query of the host's
+/// `common_sampler_sample`: runs the chain before it answers, if all members are this library's.
 ///
 /// # Safety
 /// The arguments meet the requirements of llama.h.
@@ -234,10 +233,11 @@ pub unsafe extern "C-unwind" fn llama_get_sampled_probs_ith(
     )
 }
 
-/// Defines the stand-ins for queries of a backend's results.
+/// Defines the stand-ins for the other queries of a backend's results.
 macro_rules! questions {
     ($($symbol:ident($text:literal) -> $result:ty: $answer:path, $otherwise:expr;)*) => {$(
-        /// Answers with the candidates that the chain left, if it was run for the host.
+        /// Answers with the candidates that the chain left, if it was run for the host. The host
+        /// itself answers the query of the token.
         ///
         /// # Safety
         /// The arguments meet the requirements of llama.h.

@@ -1,5 +1,5 @@
 //! The words of memory through which the libraries of the process call llama.cpp's sampler
-//! functions. Attaching points them at the stand-ins, and detaching restores them.
+//! functions. Attaching points them at the stand-ins, and detaching restores most of them.
 //!
 //! An import is pointed at a stand-in if the dynamic linker would have bound it to this library
 //! under LD_PRELOAD. It must have a name that this library exports, and lead to the llama.cpp that
@@ -36,7 +36,8 @@ use llama_sieve::quoted::listed;
 use crate::host_constructors::{attach, contains_us, first_llama_cpp, function_of, is_copy};
 use memory::{List, Memory};
 
-/// True while the stand-ins pass every call on: from detaching until attaching again.
+/// True while the stand-ins pass every call on: during attaching, and from detaching until
+/// attaching again.
 static ARE_ASIDE: AtomicBool = AtomicBool::new(false);
 
 /// True if the stand-ins are to pass on every call that still reaches them.
@@ -108,7 +109,8 @@ impl Slot<'_, '_> {
     }
 }
 
-/// Returns the imports of all other libraries for which there are stand-ins, in order of `Turn`.
+/// Returns the imports for which there are stand-ins, in order of `Turn`. Leaves out copies of this
+/// library, and libraries that are not completely loaded.
 fn slots<'l, 'a>(all: &'l [Library<'a>], memory: &Memory) -> Vec<Slot<'l, 'a>> {
     let Some(here) = all.iter().find(|library| contains_us(library)) else {
         return Vec::new();

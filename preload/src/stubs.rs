@@ -3,7 +3,7 @@
 //! restored. So a call is passed on unchanged, whatever its argument list is.
 //!
 //! It saves the argument registers of the C calling conventions (System V x86-64, AAPCS64, Windows
-//! x86-64), and the addresses of the stacked arguments and of the return address. Frames are
+//! x86-64) directly below the return address and the stacked arguments: see [`Saved`]. Frames are
 //! described for the unwinder, since exceptions that the host throws during the decision pass
 //! through them.
 //!
@@ -419,8 +419,8 @@ unsafe extern "C-unwind" fn llama_sieve_preload_pass_on(
 ) -> *mut llama_sampler {
     std::arch::naked_asm!(
         ".seh_proc llama_sieve_preload_pass_on",
-        // Room for four arguments in registers and for the others, rounded up to a multiple of 16
-        // bytes.
+        // With the return address, a multiple of 16 bytes: room for four arguments in registers and
+        // for the others.
         "sub rsp, 168",
         ".seh_stackalloc 168",
         ".seh_endprologue",

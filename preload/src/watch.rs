@@ -111,7 +111,7 @@ fn is_rehearsed(look: impl FnOnce(&Rehearsed) -> bool) -> bool {
 pub struct Seen {
     /// The number of queries so far.
     asked: usize,
-    /// True if the queries came in an unexpected order.
+    /// True if the queries were not the expected ones.
     odd: bool,
     /// True if copies of the chain have run, and the host has not yet run the chain.
     rehearsed: bool,
@@ -134,7 +134,7 @@ pub struct Seen {
 /// The conclusion from a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Nothing, because a backend has sampled, or the copies could not be run.
+    /// Nothing, because a backend has sampled, or the copies could not be run or compared.
     Nothing,
     /// This library would have given the same result.
     Same,
@@ -202,7 +202,7 @@ impl Seen {
         let begins = |kept: &Rehearsed| unsafe { are_logits_in(kept.begins(), array) };
         if is_chain && !is_first && self.rehearsed && !is_rehearsed(begins) {
             match self.new_budget {
-                // The budget forces a token, which was not known when the copies ran.
+                // The budget, which was not known when the copies ran, forces a token.
                 true => self.rehearsed = false,
                 false => self.differs(Difference::Before),
             }
