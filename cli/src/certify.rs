@@ -1,4 +1,4 @@
-//! The command `certify`: compares every sampler with the built-in of a llama.cpp.
+//! The command `certify`: compares samplers with the built-ins of a llama.cpp.
 
 use std::path::PathBuf;
 

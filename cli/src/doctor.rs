@@ -17,9 +17,9 @@ use crate::library::Sieve;
 use crate::probe::{Trial, try_all, watch};
 use crate::{help, output, run, wrong};
 
-/// The command by which the Python package prints its own report: `.report [--json]` reads the
-/// output of `doctor --json` from the standard input, and prints the same report as text, or as
-/// JSON with `--json`.
+/// The command by which the Python package prints its own report: `.report [--json]` reads a report
+/// in the format of `doctor --json` from the standard input, and prints it as text, or as JSON with
+/// `--json`.
 pub const TELL: &str = ".report";
 
 /// The export that identifies a llama.cpp in a library or program.

@@ -1,8 +1,8 @@
 //! Reads exports, imports and build id of a Linux library or program, without running it.
 //!
-//! The file may be malicious. The amount that is read is bounded: one table of symbols with its
-//! names, and a few notes. Sections that overlap, or that have invalid sizes, do not increase this
-//! amount.
+//! The file may be malicious. Apart from its headers, the amount that is read is bounded: one table
+//! of symbols with its names, the path of the dynamic linker, and a few notes. Sections that
+//! overlap, or that have invalid sizes, do not increase this amount.
 
 use std::collections::BTreeSet;
 use std::fs::File;

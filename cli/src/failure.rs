@@ -4,8 +4,8 @@ use std::io::Write;
 
 use crate::output;
 
-/// The exit code if arguments are wrong, or if the file or process that they name cannot be
-/// examined.
+/// The exit code if arguments are wrong, if the file or process that they name cannot be examined,
+/// if the library cannot be used, or if the output cannot be written.
 pub const USAGE: u8 = 2;
 
 /// A failure: a message for stderr, and the program's exit code.

@@ -53,8 +53,8 @@ fn find(name: &str) -> Option<PathBuf> {
     std::fs::canonicalize(found).ok()
 }
 
-/// Returns the library for LD_PRELOAD: next to this program, or next to the library that the
-/// environment names.
+/// Returns the library for LD_PRELOAD: next to the library that the environment names, or otherwise
+/// in one of the [`folders`].
 pub fn preload() -> Result<PathBuf, String> {
     let named = std::env::var_os(VARIABLE).map(PathBuf::from);
     let beside = named.and_then(|file| std::fs::canonicalize(file.parent()?.join(PRELOAD)).ok());

@@ -58,7 +58,7 @@ fn subcommand(name: &str, parser: &mut lexopt::Parser) -> Result<u8, Failure> {
     }
 }
 
-/// Returns the failure for an argument that no command accepts.
+/// Returns the failure for arguments that the command does not accept.
 fn wrong(error: lexopt::Error) -> Failure {
     Failure::new(USAGE, format!("{error}; see llama-sieve --help"))
 }

@@ -1,4 +1,4 @@
-//! Prints texts without characters that a terminal would treat as commands.
+//! Prints texts. [`printable`] escapes characters that a terminal would treat as commands.
 
 use std::io::{ErrorKind, Write};
 

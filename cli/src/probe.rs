@@ -20,7 +20,7 @@ use crate::{output, wrong};
 /// line.
 pub const NAME: &str = ".probe";
 
-/// The kinds of samplers that can be compared, by the names that `llama_sampler_name` reports.
+/// The kinds of samplers that get a verdict, by the names that `llama_sampler_name` reports.
 pub const KINDS: [&str; 17] = [
     "greedy",
     "dist",
@@ -284,7 +284,7 @@ fn attempt(library: &Path, list: Option<(String, i32)>) -> Result<Answer, String
 
 fn try_one(sieve: &Sieve, kind: &str, build: i32) -> Result<Trial, String> {
     let (code, reason) = sieve.certify(kind, build)?;
-    // The message begins with the kind.
+    // The message may begin with the function's name and the kind.
     let prefix = format!("{kind}: ");
     let reason = reason
         .split(prefix.as_str())
