@@ -5,8 +5,9 @@
 //! first uses it, and for that glibc takes the dynamic linker's lock. A call of this library would
 //! then wait while another thread is inside `dlopen`, and would wait forever if a library's
 //! constructor waits for that call. So `thread_local!` holds only a bare pointer, and the
-//! destructor of a POSIX thread key, which takes no lock, frees the pointer's target. Windows has
-//! no such lock. A thread-local variable with a destructor frees the target there.
+//! destructor of a POSIX thread key, which takes no lock, frees the pointer's target. On Windows
+//! the registration takes no such lock. A thread-local variable with a destructor frees the target
+//! there.
 
 use std::alloc::{Layout, alloc};
 use std::cell::Cell;

@@ -51,8 +51,8 @@ fn own_count() -> usize {
     usize::from(DEPTH.get() > 0)
 }
 
-/// Called before a fork. Waits at most [`PATIENCE`] until no other thread is counted, and lets none
-/// be counted from then on.
+/// Called before a fork. Makes other threads wait before they are counted, and waits at most
+/// [`PATIENCE`] until none is counted.
 pub(super) extern "C" fn begins() {
     OWN_FORKS.set(OWN_FORKS.get() + 1);
     BEGUN.fetch_add(1, Ordering::SeqCst);
@@ -131,8 +131,8 @@ fn wait() {
     }
 }
 
-/// Registers the handlers when the library is loaded, so that the program's handlers run before
-/// these.
+/// Registers the handlers when the library is loaded, so that handlers that the program registers
+/// later run before [`begins`].
 #[cfg(not(miri))]
 #[used]
 // SAFETY: the section holds functions of this type, which the loader calls once. This one needs
@@ -163,6 +163,7 @@ pub(super) fn is_registered() -> bool {
             in_child: extern "C" fn(),
         ) -> c_int;
     }
-    // SAFETY: POSIX's function. The handlers stay valid, since the library is never unloaded.
+    // SAFETY: POSIX's function. On Linux the handlers stay valid, since the library is never
+    // unloaded.
     unsafe { pthread_atfork(begins, is_over, has_made_a_child) == 0 }
 }
