@@ -1,9 +1,9 @@
 //! The process-wide cache of compiled grammars, for later requests with the same grammar.
 //!
-//! The cache holds at most [`MAX_CACHED`] grammars and [`MAX_CACHE_BYTES`] bytes, and evicts the
-//! least recently used ones. A grammar is looked up by the SHA-256 of its source and by its
-//! vocabulary. A grammar grows while it is in use, and the code that makes it grow calls [`trim`].
-//! A grammar in use survives its eviction.
+//! The cache holds at most [`MAX_CACHED`] grammars, and evicts the least recently used ones. Above
+//! [`MAX_CACHE_BYTES`] bytes it evicts those that are not in use. A grammar is looked up by the
+//! SHA-256 of its source and by its vocabulary. A grammar grows while it is in use, and the code
+//! that makes it grow calls [`trim`]. A grammar in use survives its eviction.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;

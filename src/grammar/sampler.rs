@@ -620,7 +620,7 @@ impl Core {
         done
     }
 
-    /// Records a token that is accepted while no lazy grammar waits.
+    /// Records a token after which no lazy grammar waits any more.
     fn note(&mut self) {
         self.dead_for += usize::from(self.dead.is_some());
         if !self.tracker.keep()
