@@ -36,7 +36,8 @@ const GIVE: &[u8] = b"llama_sieve_preload_function";
 const VARIABLE: &str = "LLAMA_SIEVE_LIBRARY";
 
 /// Returns the folders in which a package may have put the libraries: that of this program, as
-/// cargo and the wheel do, or `lib` next to `bin`, as an archive or an installation does.
+/// cargo and the wheel do, or a library folder beside `bin`, as an archive or an installation
+/// does.
 fn folders() -> Vec<PathBuf> {
     let program = std::env::current_exe().and_then(std::fs::canonicalize);
     let Some(own) = program.ok().and_then(|p| p.parent().map(Path::to_owned)) else {

@@ -449,7 +449,7 @@ pub enum Ours {
     /// A refused grammar or pattern, which may come from a client of the program: the host's own
     /// constructor is to decide. The last error says why.
     Refused,
-    /// The host's own sampler was found to differ, and is made.
+    /// The host's own sampler differs or may differ, and is made.
     Otherwise(String),
     /// A refusal, for which the result is NULL. The last error says why.
     Nothing,

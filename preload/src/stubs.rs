@@ -116,7 +116,7 @@ impl Saved {
         }
     }
 
-    /// Calls the host's function with all saved registers and the first words of the stack.
+    /// Calls the host's function with the saved arguments and the first words of the stack.
     ///
     /// # Safety
     /// `host` is the function that the call was meant for.
@@ -127,7 +127,7 @@ impl Saved {
         unsafe { llama_sieve_preload_pass_on(host.as_ptr(), self, &self.stack()) }
     }
 
-    /// Calls the host's function with all saved registers and the first words of the stack.
+    /// Calls the host's function with the saved arguments and the first words of the stack.
     ///
     /// # Safety
     /// `host` is the function that the call was meant for.

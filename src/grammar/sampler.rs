@@ -544,9 +544,9 @@ impl Core {
         }
         if self.mask.is_none() && candidates.len() <= FEW {
             self.mask = self.tracker.known_mask();
-            // If this takes too many steps, the mask may still take fewer, since it examines common
-            // prefixes only once. So the mask decides. Otherwise the result would depend on earlier
-            // queries.
+            // If tests one by one take too many steps, the mask may still take fewer, since it
+            // examines common prefixes only once. So the mask decides. Otherwise the result would
+            // depend on earlier queries.
             if self.mask.is_none() && self.one_by_one(candidates.as_mut_slice()).is_ok() {
                 return;
             }

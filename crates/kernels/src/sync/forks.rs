@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::{COUNTERS, DEPTH, FORKS, own_counter};
 
-/// The pause between two checks of the other threads.
+/// The pause between two checks while a thread waits.
 const PAUSE: Duration = Duration::from_micros(50);
 
 /// The most that one pause counts towards the waiting time. A longer pause is taken as a sign that
