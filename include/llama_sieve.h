@@ -187,10 +187,7 @@ const char *llama_sieve_last_error(void);
  */
 #define LLAMA_SIEVE_ERROR_NO_CANDIDATE -8
 
-/*
- Saved bytes were not written by this library, are damaged, or belong to another kind of
- generator.
- */
+/* A state cannot be saved, or the saved bytes cannot be restored; the error text says why. */
 #define LLAMA_SIEVE_ERROR_STATE -9
 
 /*
@@ -2691,7 +2688,7 @@ int llama_sieve_certify(const char *sampler_name);
 /* The two samplers select different candidates, or only one of them selects a candidate. */
 #define LLAMA_SIEVE_CERTIFY_SELECTED 4
 
-/* The candidates are in a different order. */
+/* The candidates are different ones, or in a different order. */
 #define LLAMA_SIEVE_CERTIFY_IDS 5
 
 /* A logit has different bits. */
@@ -2709,7 +2706,7 @@ int llama_sieve_certify(const char *sampler_name);
 /* The sampler needs a vocabulary and cannot be tested without one, so it was not called. */
 #define LLAMA_SIEVE_CERTIFY_VOCABULARY 9
 
-/* The host's constructor returned NULL. */
+/* One of the two samplers or of their clones could not be made. */
 #define LLAMA_SIEVE_CERTIFY_NOT_MADE 10
 
 /*
