@@ -34,13 +34,14 @@ pub(super) fn scale(candidates: &mut Candidates<'_>, t: f32) {
 
 /// Divides every logit of a vocabulary by `t`. If `t` is at or below 0, masks all but the largest.
 pub(super) fn scale_whole(mut whole: Whole<'_, '_>, t: f32) {
-    if t > 0.0 {
-        return whole.change_in_order(|logits| kernels::divide(logits, t));
+    if t <= 0.0 {
+        if whole.n_vocab() > 0 {
+            let best = whole.argmax();
+            whole.mask_all_but(best);
+        }
+        return;
     }
-    if whole.n_vocab() > 0 {
-        let best = whole.argmax();
-        whole.mask_all_but(best);
-    }
+    whole.change_in_order(|logits| kernels::divide(logits, t));
 }
 
 fn mask_all_but_largest(candidates: &mut Candidates<'_>) {

@@ -159,6 +159,7 @@ fn odd_chains() -> Vec<(&'static str, Vec<Ways>)> {
     let adaptive_p = |target| vec![ways(Some(AdaptiveP::new(target, 0.9, 42)))];
     let xtc = |threshold| before(ways(Xtc::new(1.0, threshold, 1, 42)));
     vec![
+        ("temp of NaN", before(ways(Temp::new(f32::NAN)))),
         ("temp-ext of nearly 0", temp_ext(1e-38, 1e-38)),
         ("temp-ext without end", temp_ext(1.0, f32::INFINITY)),
         ("adaptive-p of NaN", adaptive_p(f32::NAN)),

@@ -94,8 +94,7 @@ impl Build {
             // A missing symbol may have other reasons than an old build, but an exported one proves
             // that the build is not older.
             return Err(format!(
-                "LLAMA_SIEVE_HOST says b{build}, but this llama.cpp exports {}, which came with \
-                 b{}",
+                "this llama.cpp is said to be b{build}, but exports {}, which came with b{}",
                 sign.text.to_string_lossy(),
                 since.0
             ));

@@ -56,7 +56,11 @@ pub(super) fn open(path: &str) -> Result<File, Refusal> {
     }
     // SAFETY: the file is open.
     if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } != 0 {
-        return Err(Refusal::InUse);
+        let error = io::Error::last_os_error();
+        return Err(match error.kind() {
+            io::ErrorKind::WouldBlock => Refusal::InUse,
+            _ => Refusal::Other(error),
+        });
     }
     file.set_permissions(Permissions::from_mode(0o600))?;
     Ok(file)
