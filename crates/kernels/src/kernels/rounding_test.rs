@@ -19,9 +19,8 @@ use crate::simd::libm::{exp, ln};
 use crate::simd::{MAX_LANES, Vector, dispatched};
 
 /// The largest relative distance between an exponential in single precision and the rounded exact
-/// one. It covers, down to e^-30, the error of `exp_approx` (1.7e-7), that of a rounded logarithm
-/// of 2 (2.7e-9 of the exponent), half a unit of a float for rounding the exact one, and a margin.
-/// It is three units in the last place of 1.
+/// one. It covers, down to e^-30, the error of `exp_approx` (2.5e-7), half a unit of a float for
+/// rounding the exact one, and a margin. It is three units in the last place of 1.
 pub const ERROR: f32 = 3.0 * f32::EPSILON;
 
 /// The largest relative distance between an entropy term below 0.3 in single precision and the

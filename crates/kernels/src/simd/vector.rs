@@ -433,8 +433,8 @@ pub trait Vector: Copy {
     /// [`exp_approx`](Self::exp_approx) accepts numbers up to 40 whose squares are below this
     /// bound.
     const EXP_APPROX_SQUARES: f32 = 7225.0;
-    /// e^x with a relative error of at most 1.7e-7, for numbers from -80 to 40. The result is
-    /// between 0 and e^-80 for lower numbers whose squares are below
+    /// e^x for numbers from -80 to 40, with a relative error of at most 4e-7, and of at most 2.5e-7
+    /// from -30 to 0. The result is between 0 and e^-80 for lower numbers whose squares are below
     /// [`EXP_APPROX_SQUARES`](Self::EXP_APPROX_SQUARES).
     #[inline(always)]
     // In bounds: `i` is below the number of coefficients.
