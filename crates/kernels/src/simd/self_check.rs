@@ -49,7 +49,7 @@ impl Kernel for ExpF64 {
     type Output = bool;
     #[inline(always)]
     fn run<V: Vector>(self, v: V) -> bool {
-        // In scrambled order, densest near 0, with every exponent.
+        // In scrambled order, densest near 0, with exponents from -54 to 6.
         let xs = (0..N).map(|i| i.wrapping_mul(2_654_435_761) % N);
         let xs = xs.map(|i| -120.0 * (i as f64 / N as f64).powi(5));
         let xs: Vec<f64> = xs.chain(HARD_EXP_F64.map(f64::from_bits)).collect();
@@ -70,7 +70,7 @@ impl Kernel for Ln {
     type Output = bool;
     #[inline(always)]
     fn run<V: Vector>(self, v: V) -> bool {
-        // All powers of two, with mantissas of every kind.
+        // All exponents, with mantissas of every kind.
         let step = (f32::MAX.to_bits() - f32::MIN_POSITIVE.to_bits()) / N as u32;
         let bits = (0..N as u32).map(|i| f32::MIN_POSITIVE.to_bits() + i * step);
         let xs: Vec<f32> = bits.chain(HARD_LN).map(f32::from_bits).collect();

@@ -11,7 +11,7 @@ use crate::simd::ln::{INVERSES, LOGARITHMS, LnParts, OFFSET, from_bits};
 use crate::simd::vector::Vector;
 use crate::token::TokenData;
 
-/// AVX2, FMA, F16C and POPCNT; every processor with AVX2 has the others.
+/// AVX2, FMA, F16C and POPCNT.
 #[derive(Clone, Copy)]
 pub(crate) struct Avx2(());
 

@@ -487,7 +487,7 @@ impl Vector for Avx512 {
             let ab = _mm512_max_ps(low, _mm512_shuffle_f32x4::<0b11_10_11_10>(a, b));
             let low = _mm512_shuffle_f32x4::<0b01_00_01_00>(c, d);
             let cd = _mm512_max_ps(low, _mm512_shuffle_f32x4::<0b11_10_11_10>(c, d));
-            // The lanes of one register are now a quarter of the result.
+            // Each quarter of `max` belongs to one of the four registers.
             let even = _mm512_shuffle_f32x4::<0b10_00_10_00>(ab, cd);
             let max = _mm512_max_ps(even, _mm512_shuffle_f32x4::<0b11_01_11_01>(ab, cd));
             let max = _mm512_max_ps(max, _mm512_permute_ps::<0b10_11_00_01>(max));

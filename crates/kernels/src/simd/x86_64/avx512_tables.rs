@@ -71,7 +71,7 @@ pub(super) const LANE_NUMBERS: [i32; 16] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
 pub(super) const ODD_NEIGHBOURS: [i32; 16] = [0, 2, 1, 4, 3, 6, 5, 8, 7, 10, 9, 12, 11, 14, 13, 15];
 
 /// The lower halves of the doubles in two registers, in the order in which unpacking words joins
-/// them into doubles again: the first two of every four, then the last two.
+/// them into doubles again: of every four, two of the first register, then two of the second.
 pub(super) const LOW_HALVES: [i32; 16] =
     [0, 2, 16, 18, 4, 6, 20, 22, 8, 10, 24, 26, 12, 14, 28, 30];
 
