@@ -2,8 +2,8 @@
 //!
 //! No function of the host returns this profile. The certificate, which compares the built-ins with
 //! this library at load, determines it by trial, and sets it here. Until then, and without a host,
-//! it is the profile of a build with libstdc++ whose compiler fuses nothing. The profile is read at
-//! most once per array, not for each candidate.
+//! it is the profile of a build with libstdc++ whose compiler fuses nothing. The profile is read a
+//! few times per array, not for each candidate.
 
 use std::cell::Cell;
 use std::fmt;
@@ -71,7 +71,7 @@ pub struct OneCandidateDraw {
     pub discrete: bool,
 }
 
-/// The library whose `expf`, `logf`, `powf` and `exp` a host calls.
+/// The library whose exponentials, logarithms and powers a host calls.
 ///
 /// The samplers of this library call the functions of the C library of this process, or functions
 /// that agree with these bit for bit.

@@ -2,12 +2,13 @@
 //!
 //! The standard library aborts the process when an allocation fails, and so does C++ where it may
 //! not throw. Memory whose size depends on the caller (a window, biases, a vocabulary, the payload
-//! of a trie) is therefore reserved fallibly. If that fails, a call that makes or sets something
-//! changes nothing and returns its documented error: at once if the memory is reserved when the
-//! call begins, otherwise by unwinding to the guard around each call from C. Memory of small fixed
-//! size (a sampler's own box, the host's wrapper around it, texts of errors, small pieces of the
-//! standard library and of serde) is allocated infallibly. If a few KiB are not available, the
-//! host's own allocations abort the process as well.
+//! of a trie) is therefore reserved fallibly, with the exceptions that docs/reliability.md lists.
+//! If that fails, a call that makes or sets something changes nothing and returns its documented
+//! error: at once if the memory is reserved when the call begins, otherwise by unwinding to the
+//! guard around each call from C. Memory of small fixed size (a sampler's own box, the host's
+//! wrapper around it, texts of errors, small pieces of the standard library and of serde) is
+//! allocated infallibly. If a few KiB are not available, the host's own allocations abort the
+//! process as well.
 
 use std::collections::{HashMap, TryReserveError};
 use std::hash::{BuildHasher, Hash};

@@ -177,7 +177,7 @@ pub unsafe fn at_end(end: unsafe extern "C" fn(*mut c_void), of: *mut c_void) {
 /// Drops the values of a list.
 ///
 /// # Safety
-/// The values must belong to the calling thread, and must no longer be on any list.
+/// The values must belong to the calling thread, which must no longer hold the list.
 unsafe fn end_all(list: *mut Header) {
     let mut next = list;
     while !next.is_null() {

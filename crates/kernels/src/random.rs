@@ -1,4 +1,5 @@
-//! Makes hash keys and random seeds, on Linux without system calls that a filter may refuse.
+//! Makes hash keys and random seeds, on Linux without system calls that a filter may refuse, unless
+//! the program has cleared the random bytes that the kernel gives each process.
 
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{BuildHasher, Hasher};
@@ -83,8 +84,8 @@ pub fn random_number() -> u64 {
 // An atomic, since a thread sanitizer does not see the synchronisation of `OnceLock`.
 static KEY: AtomicU64 = AtomicU64::new(0);
 
-/// Returns a number other than 0 that differs in each process: the key of hashes over untrusted
-/// values, so that collisions cannot be predicted.
+/// Returns a number other than 0 that differs in each process, except that a forked child may have
+/// its parent's: the key of hashes over untrusted values, so that collisions cannot be predicted.
 #[inline]
 pub fn process_key() -> u64 {
     match KEY.load(Ordering::Relaxed) {

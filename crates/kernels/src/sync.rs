@@ -13,6 +13,8 @@
 //!            announce that the fork is over; in the child, no thread is counted but the caller
 //! ```
 //!
+//! A thread waits for a fork, and a fork for threads, only for a limited time.
+//!
 //! A counted thread continues while a fork waits: it may take further locks, so that threads that
 //! wait for it finish, too. For this to hold, a counted thread must not wait for one that is not
 //! counted: it must not join a thread, or hand work to others and wait for it, while it holds a
@@ -219,7 +221,8 @@ thread_local! {
 #[repr(align(128))]
 struct Counter(AtomicUsize);
 
-/// The counters; there are several, so that threads that take different locks share no cache line.
+/// The counters; there are several, so that few threads that take different locks share a cache
+/// line.
 static COUNTERS: [Counter; 16] = [const { Counter(AtomicUsize::new(0)) }; 16];
 
 /// The number of forks that have begun and are not over.
