@@ -30,8 +30,8 @@ const BLOCK: usize = 64;
 /// Prefetching for writes is slower, and so is a forward pass.
 const FAR: usize = 8 * BLOCK;
 
-/// The alignment of blocks, in bytes, with which no load and no store of a register's candidates
-/// crosses a cache line.
+/// The alignment of blocks, in bytes, with which no load and no store of x86-64 crosses a cache
+/// line.
 const ALIGNMENT: usize = 64;
 
 /// Masks the candidates in blocks, from the last to the first, since the last were written most

@@ -1,8 +1,9 @@
 //! Finds the maximum of raw logits, and that of each group.
 //!
-//! Numbers of f16 and bf16 take half the bytes. Their maxima are found by comparing their bits as
-//! integers, which have the same order for numbers of 0 or more, in registers that hold twice as
-//! many. Only a chunk that has a group without such a number, or a positive NaN, is widened.
+//! Numbers of f16 and bf16 take half the bytes. With AVX-512, [`block_maxima`] compares their bits
+//! as integers, which have the same order for numbers of 0 or more, in registers that hold twice as
+//! many. It widens only an incomplete chunk, or one that has a group without such a number, or a
+//! positive NaN.
 
 use std::ops::Range;
 

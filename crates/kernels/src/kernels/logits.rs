@@ -62,7 +62,7 @@ macro_rules! each {
 pub(super) use each;
 
 impl<'a> Logits<'a> {
-    /// Returns the size of the vocabulary.
+    /// Returns the number of logits.
     #[inline]
     pub fn len(&self) -> usize {
         each!(self, xs => xs.len())

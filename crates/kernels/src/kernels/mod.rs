@@ -1,5 +1,5 @@
-//! Single passes over candidates, columns of floats and raw logits, whose results agree with the
-//! built-ins bit for bit. They have no state and no buffers.
+//! Single passes over candidates, columns of floats and raw logits. Unless documented otherwise,
+//! their results agree with the built-ins bit for bit. They have no state and no buffers.
 //!
 //! Each pass is written once, over any [`Vector`](crate::simd::Vector), and declared once, in the
 //! same file, by `dispatched!`. A new pass is one file, a naive twin and a test.

@@ -115,7 +115,7 @@ fn in_order<V: Vector>(v: V, sum: f32, block: &[TokenData]) -> f32 {
 }
 
 /// The least magnitude of a sum that is computed together with the moments. Terms whose squares are
-/// denormal do not change such a sum.
+/// denormal are negligible beside such a sum.
 const NOT_TINY: f32 = 1e-12;
 
 /// Returns the sum of the logits of one block and that of their squares, and writes the largest of

@@ -3,9 +3,9 @@
 //! If the reference, which is the largest logit so far, is within 40 of 0 and the logits of a chunk
 //! are not far from it, the approximation [`Vector::exp_approx`] needs no scaling and no bound.
 //! With AVX-512 the sum of the terms shows afterwards if that was the case. Without it, the sum of
-//! the squares shows it in advance. Up to 8 terms are added as `float`s in each lane, then as
-//! `double`s. Altogether the relative error of the sums is at most 5e-7, and mostly 1e-7. Their
-//! last bits depend on the instruction set.
+//! the squares shows it in advance. Each lane has four `float` sums of up to 8 terms, whose total is
+//! then added to a `double`. Altogether the relative error of the sums is at most 5e-7, and mostly
+//! 1e-7. Their last bits depend on the instruction set.
 
 use std::hint::black_box;
 
@@ -437,9 +437,9 @@ fn add_chunk<V: Vector, const SPREAD: bool>(
     sums.spread += spread;
 }
 
-/// Returns a copy of a chunk of at most [`CHUNK`] numbers. Its largest logit is excluded if that is
-/// the reference, and the reference is subtracted from the others if it is far from 0. Few chunks
-/// need a copy.
+/// Returns a copy of a chunk of at most [`CHUNK`] numbers. With `leave_out_max`, its largest logit,
+/// which is the reference, is excluded. The reference is subtracted from the others if it is far
+/// from 0. Few chunks need a copy.
 // In bounds: a chunk has at most `CHUNK` numbers.
 fn changed<'c>(
     chunk: &[f32],
@@ -458,7 +458,8 @@ fn changed<'c>(
     copy
 }
 
-/// The number of terms added as floats in one lane before the sum is widened.
+/// The number of terms in each of the four sums of floats in one lane, before these are added up
+/// and widened.
 pub const ADDED: usize = 8;
 
 /// Returns the sum of e^d and, if `SPREAD`, that of -d e^d. With `NEAR` all d are in the range of

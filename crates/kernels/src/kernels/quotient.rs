@@ -42,8 +42,6 @@ fn divisor<V: Vector>(v: V, by: f64) -> Divisor<V::D> {
 }
 
 /// Returns the quotients, divided in `double` and rounded to floats.
-///
-/// If both bounds on a quotient round to the same float, so does the quotient.
 #[inline(always)]
 fn quotients<V: Vector>(v: V, [low, high]: [V::D; 2], by: Divisor<V::D>) -> V::F {
     let every = u32::MAX >> (32 - V::LANES);

@@ -15,8 +15,8 @@ pub(super) fn padded_candidates(rest: &[TokenData]) -> [TokenData; MAX_LANES] {
 }
 
 /// The last elements of an array, as many as a register has lanes. A pass whose result does not
-/// change if elements are processed twice ends with these, instead of a loop over the remainder.
-/// Some of the elements were then already in the previous register.
+/// change if elements are processed twice processes these instead of a loop over the remainder.
+/// Some of them are then also in another register.
 pub(super) trait LastChunk {
     /// Returns the last elements, as many as a register has lanes; `None` if there are too few.
     fn last_chunk_of<V: Vector>(&self) -> Option<&Self>;
@@ -40,8 +40,8 @@ impl<T> LastChunk for [T] {
     }
 }
 
-/// The prefetch distance, in candidates, of a pass that only writes. The processor prefetches what
-/// a loop reads, but not what it writes, so each store would wait for its cache line.
+/// The prefetch distance, in candidates, of a pass that writes them. The processor prefetches what
+/// a loop reads, but not what it only writes, so each store would wait for its cache line.
 pub(super) const AHEAD: usize = 128;
 
 /// The prefetch distance of a pass that computes so much with each element that the processor

@@ -61,8 +61,8 @@ impl<V: Vector> CurveOn<V> {
 
 /// The cubic `max + (cube * d - square) * d^2`, where d, at or below 0, is the logit minus `max`.
 /// The products `cube * d` and that with `d^2` are fused with the subtraction and the addition
-/// after them. If `square` and `cube` are at or above 0, the value never rises as d falls. It is
-/// minus infinity where d^2 overflows.
+/// after them. If `square` and `cube` are at or above 0, and not both 0, the value never rises as d
+/// falls, and is minus infinity where d^2 overflows.
 #[derive(Clone, Copy, Debug)]
 pub struct Cubic {
     /// The logit at which d is 0, and the value there.

@@ -2,8 +2,8 @@
 //!
 //! An array of a large vocabulary does not fit the second-level cache. A host fills it from its
 //! beginning, so the cache still holds its end, where a single pass such as [`argmax`] begins. Of
-//! several passes in a row, each begins where the previous one ended. Passes that keep candidates
-//! in order, and sequential sums, go forwards.
+//! several passes in a row, most begin where the previous one ended. Passes that keep candidates in
+//! order, and sequential sums, go forwards.
 
 use super::layout::GROUP;
 use super::registers::LastChunk;

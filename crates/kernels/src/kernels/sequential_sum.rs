@@ -10,9 +10,10 @@
 //! rounded by adding c and subtracting it again. Terms far below u round to nothing, as they do in
 //! the built-in.
 //!
-//! A block fails about once per doubling of the sum, and for about one half-way term in S / t: some
-//! dozens of blocks per array. A bound on the error of a plain vector sum does not help: with 2^17
-//! terms it is far wider than the distance of most decisions from their threshold.
+//! A block fails about once per doubling of the sum, and at each half-way term, of which there is
+//! about one in S / t: some dozens of blocks per array. A bound on the error of a plain vector sum
+//! does not help: with 2^17 terms it is far wider than the distance of most decisions from their
+//! threshold.
 
 use super::layout::{SUM_BLOCK, binade};
 use crate::simd::{Vector, dispatched};

@@ -84,8 +84,7 @@ pub fn add_signed_block<V: Vector>(v: V, sum: (f32, usize), block: &[f32]) -> (f
     (sum, count)
 }
 
-/// Adds terms of both signs as `sequential_sum::try_block` adds terms of one sign. The sum must be
-/// so far from both ends of the binade that it stays there with any order of the terms.
+/// Adds terms of both signs as `sequential_sum::try_block` adds terms of one sign.
 #[inline(always)]
 fn try_signed_block<V: Vector>(v: V, sum: f32, xs: &[f32]) -> Option<(f32, usize)> {
     let magnitude = sum.abs();

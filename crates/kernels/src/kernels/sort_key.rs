@@ -9,9 +9,9 @@ dispatched! {
     /// 2^23, and no x is NaN. The low bits are the step of x only if `max` is finite and no x
     /// exceeds it. Reads and writes 4 bytes per element.
     pub fn steps(xs: &[f32], max: f32, factor: f32, last: f32, to: &mut [u32]) => steps_on;
-    /// Copies the elements of `from` at `indices` to `to`. Adjacent elements that do not descend
-    /// may be swapped, with their indices, but equal ones are not. Reads 8 bytes per element, 4 of
-    /// them in random order, and writes 8.
+    /// Copies the elements of `from` at `indices` to `to`. Adjacent elements that rise may be
+    /// swapped, with their indices. Reads 8 bytes per element, 4 of them in random order, and
+    /// writes 8.
     ///
     /// # Panics
     /// If an index is out of range.
