@@ -10,7 +10,8 @@
 //!
 //! A few thousand elements are sorted with digits of 8 bits, whose counts take less time to clear
 //! and to add up. Ranking the logits of 1000 candidates then takes half the time of a comparison
-//! sort. Floats that were rounded to bf16 are sorted in one pass, by their upper halves.
+//! sort. Tens of thousands of floats that were rounded to bf16 are sorted in one pass, by their
+//! upper halves.
 //!
 //! Per element, 24 bytes are read and 16 written sequentially; 8 are written and 4 read at
 //! scattered places.

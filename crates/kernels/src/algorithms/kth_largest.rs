@@ -1,6 +1,6 @@
 //! Finds a number near the k-th largest of a few floats, without branches that depend on them: a
 //! model runs between two tokens, and after it the processor cannot predict such branches. The
-//! search takes at most 32 passes over the floats, usually 10.
+//! search takes at most 33 passes over the floats, usually 10.
 
 use crate::kernels::scan::count_at_least;
 use crate::kernels::sort_key::{descending_key, logit_of};

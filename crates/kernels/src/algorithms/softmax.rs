@@ -11,10 +11,10 @@ use crate::token::TokenData;
 
 /// Computes the softmax of candidates, and keeps the sums of its blocks in a reused buffer.
 ///
-/// It takes three passes: for the largest logit, the exponentials, and the division. Each begins
-/// where the previous one ended, with data that is still in the caches. There is no buffer for a
-/// copy of the logits: it would have left the caches by the time the model has computed the next
-/// ones.
+/// It takes three passes: for the largest logit, the exponentials, and the division. The last one
+/// begins where the previous one ended, with data that is still in the caches. There is no buffer
+/// for a copy of the logits: it would have left the caches by the time the model has computed the
+/// next ones.
 #[derive(Clone, Debug)]
 pub struct Softmax {
     sums: Vec<f64>,

@@ -8,7 +8,7 @@
 //! For the top k, a sample gives a threshold that slightly more than k candidates pass. One pass of
 //! 12 bytes per candidate collects these, and they are sorted. The full order, or that of many
 //! candidates, is found by the radix sort of [`argsort`](super::argsort), which needs no keys. Only
-//! small numbers of candidates are sorted by keys.
+//! small numbers of candidates, and those that a rising threshold selects, are sorted by keys.
 
 use super::argsort::{FEW, Ranking};
 use super::kth_largest::nearly_kth_largest;
@@ -282,8 +282,8 @@ const SAMPLE: usize = 1024;
 /// The least number of candidates from which a sample is taken. Shorter arrays are bisected.
 const HALVED: usize = 8 * SAMPLE;
 
-/// The number of adjacent candidates in each group of a sample. Fewer would touch as many cache
-/// lines.
+/// The number of adjacent candidates in each group of a sample. Smaller groups would touch more
+/// cache lines.
 const SAMPLE_GROUP: usize = 16;
 
 #[cfg(test)]

@@ -226,8 +226,8 @@ impl Workspace {
     }
 
     /// Computes the exponentials of `from`, relative to the first candidate that is not excluded;
-    /// `larger` are the candidates with a larger logit. Returns their sum, added in no particular
-    /// order. Excluded candidates that are equal to the first one count 1 each.
+    /// `larger` are the candidates with a larger logit. Returns the sum of the exponentials, added
+    /// in array order. Excluded candidates that are equal to the first one count 1 each.
     ///
     /// Reads 4 bytes per logit, and writes, reads and writes 4.
     // In bounds: a value was just reserved for every token.

@@ -14,8 +14,8 @@
 //!   be sorted and added one by one.
 //!
 //! A sample affects only the speed: every addition is checked to stay in its binade, and a bracket
-//! that misses the crossing costs another pass. Each half-way term costs another pass, too; if
-//! these have many different keys, the method gives up.
+//! that misses the crossing costs another pass. So does each different key of the half-way terms;
+//! if there are many, the method gives up.
 
 use super::sample::take_groups;
 use super::terms::{MANY, Terms};
@@ -97,7 +97,7 @@ pub(super) enum Outcome {
     Here(Reaching),
 }
 
-/// Terms by their keys, each a number above 0.
+/// Terms by their keys. Both are numbers at or above 0.
 #[derive(Clone, Copy)]
 pub(super) struct Series<'a> {
     /// The keys that order the terms.

@@ -9,10 +9,10 @@
 //!
 //! Exact exponentials are computed only for the largest candidates, which are few but make up most
 //! of the sum. In an array of `FEW` candidates or more, a sample shows down to which logit to take
-//! them: those below it make up about a fraction of the sum that the caller gives. The terms of the
-//! candidates that are not taken are rounded to multiples of the unit of the sum's binade, for
-//! which approximate exponentials suffice (see the module `remainder`). If the sum leaves its
-//! binade while they are added, more candidates are taken.
+//! them: those below it make up about the fraction `beside` of the sum. The terms of the candidates
+//! that are not taken are rounded to multiples of the unit of the sum's binade, for which
+//! approximate exponentials suffice (see the module `remainder`). If the sum leaves its binade
+//! while they are added, more candidates are taken.
 //!
 //! A sum reads 12 bytes per candidate, writes 4 and reads these once. It computes an approximate
 //! exponential of each, and an exact one of the largest. The entropy takes another pass over all

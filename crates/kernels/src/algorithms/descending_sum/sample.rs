@@ -22,8 +22,8 @@ room!(Outline: logits, es, terms);
 impl Outline {
     /// The number of logits in a sample.
     const SIZE: usize = 512;
-    /// The number of adjacent candidates in each group of the sample. Fewer would touch as many
-    /// cache lines.
+    /// The number of adjacent candidates in each group of the sample. Smaller groups would touch
+    /// more cache lines.
     const GROUP: usize = 16;
     /// The number of candidates that are to be above a threshold.
     const ABOVE: usize = 500;
