@@ -3,9 +3,9 @@
 //! If the reference, which is the largest logit so far, is within 40 of 0 and the logits of a chunk
 //! are not far from it, the approximation [`Vector::exp_approx`] needs no scaling and no bound.
 //! With AVX-512 the sum of the terms shows afterwards if that was the case. Without it, the sum of
-//! the squares shows it in advance. Each lane has four `float` sums of up to 8 terms, whose total is
-//! then added to a `double`. Altogether the relative error of the sums is at most 5e-7, and mostly
-//! 1e-7. Their last bits depend on the instruction set.
+//! the squares shows it in advance. Each lane has four `float` sums of up to 8 terms, whose total
+//! is then added to a `double`. Altogether the relative error of the sums is at most 5e-7, and
+//! mostly 1e-7. Their last bits depend on the instruction set.
 
 use std::hint::black_box;
 
