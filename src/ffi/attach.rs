@@ -21,21 +21,21 @@ pub const NO_LIBRARY: &str = "no llama.cpp is loaded as a shared library: load i
 /// LD_PRELOAD (docs/preload.md). On Windows the host's own sampling function calls these samplers.
 /// It is not replaced by one that samples straight from the logits.
 ///
-/// `flags` is 0. Existing samplers stay as they are. New ones are this library's. For libraries
-/// that are loaded later, call the function again: it adds their imports and leaves the others
-/// unchanged. The function does not affect function pointers that a program has got in another way,
-/// such as by dlsym or GetProcAddress (Python's ctypes), or has kept from before; imports by
-/// ordinal instead of by name; or a llama.cpp that is linked into the program. If several
-/// llama.cpps are loaded, it uses the one that was loaded first.
+/// `flags` is 0. Existing samplers stay as they are. For libraries that are loaded later, call the
+/// function again: it adds their imports and leaves the others unchanged. The function does not
+/// affect function pointers that a program has got in another way, such as by dlsym or
+/// GetProcAddress (Python's ctypes), or has kept from before; imports by ordinal instead of by
+/// name; or a llama.cpp that is linked into the program. If several llama.cpps are loaded, it uses
+/// the one that was loaded first.
 ///
 /// Returns the number of imports that this call has redirected; 0 if all are redirected already, or
 /// if the preload library was loaded by LD_PRELOAD. LLAMA_SIEVE_ERROR_PARAMS for other `flags`;
 /// LLAMA_SIEVE_ERROR_NO_HOST if no llama.cpp is loaded as a shared library;
 /// LLAMA_SIEVE_ERROR_NOT_FOUND if the preload library cannot be loaded, and on every system but
 /// Linux with glibc or musl, on x86-64 and aarch64, and Windows on x86-64; LLAMA_SIEVE_ERROR_BUSY
-/// if another thread takes more than two seconds to load llama.cpp, to attach or to detach;
-/// LLAMA_SIEVE_ERROR_INTERNAL if the system does not let the imports be written. After an error
-/// nothing has changed.
+/// if another thread is still loading llama.cpp, or takes more than two seconds to attach or to
+/// detach; LLAMA_SIEVE_ERROR_INTERNAL if the system does not let the imports be written. After an
+/// error no import has changed.
 ///
 /// May be called from any thread, even while others sample. The first call waits while another
 /// thread is inside dlopen. If several libraries export functions with the names of llama.cpp's
