@@ -1,8 +1,8 @@
 //! Points at which a unit test can make the library fail, to check the state that remains.
 //!
-//! The guard (`ffi/guard.rs`) passes such a point whenever foreign code calls the library. Other
-//! points are in the middle of a change of state, between two of its steps. Outside unit tests a
-//! point does nothing.
+//! The guard (`ffi/guard.rs`) passes such a point each time that it is entered. Most other points
+//! are in the middle of a change of state, between two of its steps. Outside unit tests a point
+//! does nothing.
 
 /// Panics if a unit test has requested it; otherwise does nothing.
 #[inline(always)]

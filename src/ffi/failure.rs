@@ -3,8 +3,9 @@
 //! There are three forms, each of which includes the guard. [`answer`] is for functions that return
 //! an error number and [`made`] for those that return an object. Both begin by clearing the last
 //! error, so that any last error after the call belongs to that call (a call that succeeds may
-//! leave a warning). [`value`] is for all others, and leaves the last error unchanged unless
-//! something goes wrong.
+//! leave a warning). [`value`] is for functions that return other values, and leaves the last error
+//! unchanged unless something goes wrong. Calls that run host code outside the guard use [`begin`]
+//! and [`part`].
 
 use std::borrow::Cow;
 use std::collections::TryReserveError;
@@ -88,7 +89,7 @@ impl Failure {
         self.code
     }
 
-    /// Returns the text.
+    /// Returns the text; "internal error" if the text is already the last error.
     pub fn text(&self) -> &str {
         match &self.text {
             Text::Of(text) => text,
@@ -97,8 +98,8 @@ impl Failure {
         }
     }
 
-    /// Returns the text of the failure; for a panic, the text that was reported. Must be called
-    /// before another failure on this thread.
+    /// Returns the text of the failure, even if it is already the last error. Must be called before
+    /// another failure on this thread.
     pub fn told(&self) -> Cow<'_, str> {
         match &self.text {
             Text::Told => Cow::Owned(last_error::get()),
@@ -106,7 +107,8 @@ impl Failure {
         }
     }
 
-    /// Prefixes the text with the name of a part of the caller's input.
+    /// Prefixes the text with the name of a part of the caller's input. A constant text, and one
+    /// that is already the last error, are not changed.
     pub fn of(mut self, part: &str) -> Self {
         if let Text::Of(text) = &mut self.text {
             *text = format!("{part}: {text}");
@@ -171,7 +173,7 @@ pub fn usable<T>(what: &str, pointer: *const T) -> Result<(), Failure> {
 
 /// Returns the struct_size at the beginning of the caller's struct, if it is among `known`: the
 /// current and the earlier sizes of the struct `name`, the newest first. A larger size is an error,
-/// since members beyond the known ones would be ignored. `what` names the struct in messages.
+/// since members beyond the known ones would be ignored. `what` is the name of the argument.
 ///
 /// # Safety
 /// `pointer` is NULL or begins with a readable struct_size.
@@ -212,8 +214,8 @@ impl Answer for () {
     }
 }
 
-/// Runs `body` inside the guard. Returns its result, LLAMA_SIEVE_OK if that is `()`, or the
-/// negative error code of its failure.
+/// Runs `body` inside the guard. Returns its result, LLAMA_SIEVE_OK if that is `()`, or the error
+/// code of its failure.
 pub fn answer<T: Answer>(call: &str, body: impl FnOnce() -> Result<T, Failure>) -> c_int {
     guard(
         call,
@@ -233,7 +235,7 @@ pub fn answer<T: Answer>(call: &str, body: impl FnOnce() -> Result<T, Failure>) 
 
 /// Runs `body` inside the guard, as one part of a call. Between its parts such a call runs host
 /// code outside the guard, so that the host's exceptions propagate. Returns the result of `body`,
-/// or the negative error code that the call must return. Does not clear the last error: [`begin`]
+/// or the error code that the call must return. Does not clear the last error: [`begin`]
 /// does so once per call.
 pub fn part<T>(call: impl Display, body: impl FnOnce() -> Result<T, Failure>) -> Result<T, c_int> {
     guard(

@@ -1,4 +1,5 @@
-//! The boundary within which every export and every vtable entry runs.
+//! The boundary within which the code of exports and vtable entries runs, except calls of the host
+//! that may throw.
 //!
 //! A panic must not unwind into C, so the guard catches it. The panic's text is kept for
 //! `llama_sieve_last_error` and logged, and the call returns its documented result for a failure.

@@ -7,7 +7,7 @@
 //! - [`host`][]: the llama.cpp of the process. [`host::llama_h`]: its types; [`host::build`]: its
 //!   build; [`host::vocabulary`]: its vocabularies; [`host::built_ins`]: making its samplers.
 //! - [`vtable`][]: makes a `llama_sampler` from a sampler.
-//! - [`samplers`][]: the constructors, `llama_sieve_init_*`; [`bans`]: the constructor of banned
+//! - [`samplers`][]: most constructors, `llama_sieve_init_*`; [`bans`]: the constructors of banned
 //!   texts; [`loops`]: the constructor of the loop breaker; [`seed`]: `llama_sieve_get_seed`.
 //! - [`trace`][]: passes the trace of tokens to a C function.
 
