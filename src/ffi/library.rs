@@ -89,9 +89,10 @@ pub extern "C" fn llama_sieve_simd() -> *const c_char {
 
 /// Returns the arithmetic of the bound host where builds of llama.cpp differ, in the notation of
 /// LLAMA_SIEVE_PROFILE: "sort=libstdc++ one-candidate-draw=dist libm=process fusion=none". The
-/// profile is found once, by running the host's samplers. Without a host it is that of a build with
-/// libstdc++ and without fused operations. Returns "" after an internal error. Never NULL; valid
-/// until this thread calls this function again. An exception that the host throws passes through.
+/// profile is found by running the host's samplers, and then kept. Without a host it is that of a
+/// build with libstdc++ and without fused operations. Returns "" after an internal error. Never
+/// NULL; valid until this thread calls this function again. An exception that the host throws
+/// passes through.
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn llama_sieve_host_profile() -> *const c_char {
     const NAME: &str = "llama_sieve_host_profile";
@@ -114,10 +115,10 @@ pub extern "C-unwind" fn llama_sieve_host_profile() -> *const c_char {
 /// Returns the text of the last error on this thread, either of a failed call or of a problem in a
 /// sampler; "" if there was none. Some functions clear it when they begin, so that afterwards it is
 /// about that call alone: constructors, clones, functions that return an error number (also those
-/// that return a token or a count on success), and eliza_inference_*. The others, such as the calls
-/// that a host makes per token, keep it unless something goes wrong. Never NULL; valid until this
-/// thread calls this function again. Call it in a statement of its own: the arguments of one call
-/// are evaluated in any order.
+/// that return a token or a count on success, but not llama_sieve_grammar_error), and
+/// eliza_inference_*. The others, such as the calls that a host makes per token, keep it unless
+/// something goes wrong. Never NULL; valid until this thread calls this function again. Call it in
+/// a statement of its own: the arguments of one call are evaluated in any order.
 #[unsafe(no_mangle)]
 pub extern "C" fn llama_sieve_last_error() -> *const c_char {
     thread_local! {
@@ -175,11 +176,12 @@ fn c_string(mut text: String) -> CString {
 /// Sends log messages to `callback` with `user`, from now on and from all threads. NULL restores
 /// the default, which is stderr.
 ///
-/// The callback may call the library. A message that such a call leads to is kept as the last error
-/// and not delivered. The callback must not throw or long-jump. When this function returns, no
-/// earlier callback is still running, and its `user` may be freed. So do not call the function
-/// while holding a lock that the callback takes. Within a callback it returns at once, and earlier
-/// callbacks may run until a later call from outside has returned.
+/// The callback may call the library. A message that such a call leads to is not delivered, but a
+/// warning or error is the last error until the callback returns. The callback must not throw or
+/// long-jump. When this function returns, no earlier callback is still running, and its `user` may
+/// be freed. So do not call the function while holding a lock that the callback takes. Within a
+/// callback it returns at once, and earlier callbacks may run until a later call from outside has
+/// returned.
 ///
 /// # Safety
 /// `callback` is NULL or a function as described, and `user` is a pointer that it accepts.
