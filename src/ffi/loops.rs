@@ -35,8 +35,8 @@ pub const LLAMA_SIEVE_LOOP_FORCE: i32 = 2;
 /// Action of a loop breaker: a token follows that ends the generation.
 pub const LLAMA_SIEVE_LOOP_END: i32 = 3;
 
-/// Parameters of a loop breaker. A member that is 0 or NULL has its default value. Set the whole
-/// struct to 0, and struct_size to its size.
+/// Parameters of a loop breaker. A member with a default has it if it is 0. Set the whole struct to
+/// 0, and struct_size to its size.
 #[allow(non_camel_case_types)]
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -52,7 +52,7 @@ pub struct llama_sieve_loop_params {
     /// lists. With 1, three copies are enough, even of a single token.
     pub min_tokens: i32,
     /// For LLAMA_SIEVE_LOOP_TEMPERATURE: the number, above 1, by which the logits are divided, once
-    /// at the first token, twice at the next, and so on. Default 1.5.
+    /// at the first token, twice at the next, and so on, but by 1000000 at most. Default 1.5.
     pub temperature: f32,
     /// For LLAMA_SIEVE_LOOP_FORCE: n_tokens tokens, which are copied.
     pub tokens: *const Token,
@@ -73,9 +73,9 @@ const TOKENS: Argument = argument!("tokens", "n_tokens", LLAMA_SIEVE_LOOP_MAX_FO
 /// min_tokens tokens in all. It is found when the last of these tokens is accepted. If there are
 /// several periods, the shortest counts. The action then begins, with one Info message for each
 /// repetition. Without a repetition no bit of a candidate is changed. Nothing is done if a ban
-/// would leave no candidate, or if an earlier sampler has banned the forced tokens. A forced or
-/// ending token that an earlier sampler has removed is put back, but not into an array of one
-/// candidate. llama.cpp does not have this sampler. DRY makes a repetition less likely. This
+/// would leave no candidate, or if an earlier sampler has banned the forced or ending tokens. A
+/// forced or ending token that an earlier sampler has removed is put back, but not into an array of
+/// one candidate. llama.cpp does not have this sampler. DRY makes a repetition less likely. This
 /// sampler ends it.
 ///
 /// With `params` NULL every member has its default. Returns NULL, and llama_sieve_last_error names
@@ -158,8 +158,8 @@ fn wrong(text: String) -> Failure {
     Failure::new(LLAMA_SIEVE_ERROR_PARAMS, text)
 }
 
-/// Returns the tokens that end a generation. The token that ends a turn comes first, and is
-/// inserted if all are absent.
+/// Returns the tokens that end a generation. The token that ends a turn comes first: it is inserted
+/// if no candidate is one of these tokens.
 fn ends(vocabulary: &dyn Vocabulary) -> Arc<[Token]> {
     let first = vocabulary.end_token();
     let all = 0..Token::try_from(vocabulary.n_tokens()).unwrap_or(Token::MAX);
