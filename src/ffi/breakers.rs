@@ -14,10 +14,10 @@ use crate::{log, memory};
 pub(super) const BREAKERS: Argument =
     argument!("breakers", "n_breakers", LLAMA_SIEVE_DRY_MAX_BREAKERS);
 
-/// Reads and tokenizes the sequence breakers. Returns `None` if there are no breakers. If the host
-/// lacks a function, or if `vocab` is NULL, `otherwise` decides whether the result is `None` as
-/// well or an error. On failure returns the error code of the call. Must not be called inside the
-/// guard, since the host's tokenizer may throw.
+/// Reads and tokenizes the sequence breakers. Returns `None` if there are no breakers. If the
+/// vocabulary cannot be read (it is NULL, for example, or the host lacks a function), `otherwise`
+/// decides whether the result is `None` as well or an error. On failure returns the error code of
+/// the call. Must not be called inside the guard, since the host's tokenizer may throw.
 ///
 /// # Safety
 /// `vocab` is NULL or a vocabulary of the host; `breakers` is NULL or `n` pointers, each NULL or a
@@ -55,7 +55,7 @@ pub(super) unsafe fn breakers_for(
     part(call, || Ok(Some(found.into_breakers())))
 }
 
-/// Returns the breakers that are neither NULL nor empty.
+/// Returns the breakers that are neither NULL nor empty, each cut to [`MAX_BREAKER_BYTES`].
 ///
 /// # Safety
 /// `breakers` is NULL or `n` pointers, each NULL or a C string that outlives `'a`.

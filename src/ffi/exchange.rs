@@ -1,6 +1,6 @@
 //! Copies between this library's samplers and built-ins. The built-ins replace this library's
-//! samplers in a graph (see [`built_ins`](crate::ffi::host::built_ins)), or were made because this
-//! library refused the arguments.
+//! samplers in a graph (see [`built_ins`](crate::ffi::host::built_ins)), or were made by the host's
+//! own constructors, for example because this library refused the arguments.
 //!
 //! The host's functions are called outside the guard, so that their exceptions pass through.
 
@@ -16,7 +16,7 @@ use crate::ffi::samplers::REPLACEABLE;
 use crate::ffi::vtable::Vtable;
 
 /// Returns the recipe of the built-in equivalent to `smpl`; `None` if `smpl` is not a sampler of
-/// this library, or of a kind that no built-in replaces.
+/// this library, if no built-in replaces its kind, or if the built-in cannot be made.
 ///
 /// # Safety
 /// `smpl` is a live sampler of any kind.
@@ -30,9 +30,10 @@ unsafe fn recipe_of(smpl: *const llama_sampler) -> Option<Recipe> {
 
 /// Copies the state of `src` to `dst` like `llama_sampler_copy`.
 ///
-/// If one of the two is this library's and the other is the built-in of the same kind, the
-/// built-in's state is copied. Kinds that a built-in never replaces are cloned instead. Otherwise
-/// calls `copy`, the host's `llama_sampler_copy`, which aborts if the vtables differ.
+/// If one of the two is this library's and the other is the built-in of the same kind, the former
+/// is replaced with a built-in made from it: `src` for this call only, `dst` for good. Kinds that a
+/// built-in never replaces are cloned instead. Otherwise calls `copy`, the host's
+/// `llama_sampler_copy`, which aborts if the vtables differ.
 ///
 /// # Safety
 /// `src` and `dst` are NULL or live samplers of the bound host, and `copy` is its

@@ -1,9 +1,9 @@
 //! The trees of the host's vocabularies, one per vocabulary and process.
 //!
 //! A model may have been freed, and another one may be at its address. So a vocabulary is
-//! identified by its address, the number of its tokens, its special tokens, and a checksum over
-//! some of its texts, including those of added tokens. Vocabularies that agree in all of these are
-//! treated as the same one.
+//! identified by its address and a checksum over the number of its tokens, five special tokens, and
+//! some of its texts, of added and of other tokens. Vocabularies that agree in both are treated as
+//! the same one.
 
 use std::hash::{DefaultHasher, Hasher};
 use std::ptr::NonNull;
@@ -69,7 +69,8 @@ impl Known {
 static KNOWN: Mutex<Vec<Arc<Known>>> = Mutex::new(Vec::new());
 
 /// Returns the data kept for a vocabulary, with its tree. Builds the tree if there are no such
-/// data. Returns an error if `vocab` is NULL, if there is no host, or if the tokens have no texts.
+/// data. Returns an error if `vocab` is NULL, if there is no host or it lacks a function, or if the
+/// tokens have no texts.
 ///
 /// # Safety
 /// `vocab` is NULL or a vocabulary of the bound host.
