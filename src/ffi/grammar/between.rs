@@ -56,12 +56,12 @@ pub unsafe extern "C" fn llama_sieve_grammar_rollback(
 /// Returns the number of leading tokens of a draft that a grammar allows after the text so far: the
 /// index of the first token that is not allowed, or `n`. Changes nothing.
 ///
-/// A lazy grammar that waits allows every token until its trigger is found in the draft. A token
-/// that ends the generation is allowed where the text is complete. The whole draft may take
-/// LLAMA_SIEVE_GRAMMAR_MAX_STEPS steps, which is also the limit for one token. Tokens beyond that
-/// count as not allowed. Returns 0 if the constraint is dead, and, with an error, if `smpl` is NULL
-/// or not a grammar, if `tokens` is NULL or not aligned although `n` is above 0, and if `n` is too
-/// large. May be called from any thread.
+/// A lazy grammar that waits allows every token of the vocabulary until its trigger is found in the
+/// draft. A token that ends the generation is allowed where the text is complete. The whole draft
+/// may take LLAMA_SIEVE_GRAMMAR_MAX_STEPS steps, which is also the limit for one token. Tokens
+/// beyond that count as not allowed. Returns 0 if the constraint is dead, and, with an error, if
+/// `smpl` is NULL or not a grammar, if `tokens` is NULL or not aligned although `n` is above 0, and
+/// if `n` is too large. May be called from any thread.
 ///
 /// # Safety
 /// `smpl` is NULL or a live sampler; `tokens` is NULL or has `n` elements.

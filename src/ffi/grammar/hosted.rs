@@ -10,10 +10,11 @@
 //!
 //! This library's grammar is used if comparisons have shown that the host's own gives the same
 //! results: see `proof`. A grammar whose first tokens cannot be found within the limits is left to
-//! the host, if the host's constructor is certain to return. Each text is checked by the host's own
+//! the host, if the host's constructor is certain to return. A text is checked by the host's own
 //! constructor, which is called with the program's arguments. If that throws or returns NULL, so
 //! does this library. Otherwise the sampler that it returns is freed at once. The constructor is
-//! not called for a text on which it may hang: see [`host_work`](crate::grammar::host_work).
+//! not called for arguments that it has accepted before, nor for those on which it may hang or end
+//! the process: see [`host_work`](crate::grammar::host_work).
 //!
 //! The grammar that throws is lazy and waits for the token. Since the token triggers it, it skips
 //! the check that the generation may end, where llama.cpp ends the process.
@@ -62,10 +63,10 @@ pub enum Hosted {
     /// The host must make its own grammar, since this library refuses the text; the last error says
     /// why.
     Theirs,
-    /// The host must make its own grammar, which differs or may differ from this library's; the
-    /// text says why.
+    /// The host must make its own grammar, although this library accepts the text; the string says
+    /// why.
     Otherwise(String),
-    /// The result is NULL, as for an invalid grammar: the host's constructor returns NULL, or would
+    /// The result is NULL, as for an invalid grammar: the host's constructor returns NULL, or may
     /// hang or end the process. The last error says why.
     Nothing,
 }

@@ -4,7 +4,7 @@
 //! - [`lazy`]: the constructors of grammars that wait for a trigger;
 //! - [`pattern`]: the constructors of regular expressions and choices; [`schema`]: of JSON Schemas;
 //!   [`tags`]: of tags in free text;
-//! - `making`: the code that all constructors share;
+//! - `making`: the code that the constructors of grammars in GBNF share;
 //! - [`hosted`]: grammars that transparently replace a host's own; `proof`: the comparison of the
 //!   two.
 

@@ -83,7 +83,7 @@ pub unsafe extern "C" fn llama_sieve_init_regex(
 const VALUES: Argument = argument!("values", "n", LLAMA_SIEVE_CHOICE_MAX_VALUES);
 
 /// Makes a sampler that lets through only tokens with which the whole text is, or can still become,
-/// one of `n` strings. Thousands of them cost no more than a few.
+/// one of `n` strings. Thousands of them cost no more per token than a few.
 ///
 /// Any tokens may spell a string, whereas a token trie (llama_sieve_init_trie_strings) uses the
 /// tokens from the tokenizer, and reports the chosen value. The page docs/token-trie.md compares

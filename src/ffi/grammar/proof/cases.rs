@@ -31,7 +31,7 @@ pub(super) enum Triggers {
 /// The tokens that both grammars accept, and the points at which the two are compared.
 pub(super) enum Plan {
     /// Compares all candidates and then accepts an allowed token, `n_steps` times. Also compares
-    /// clones after the first token, and both grammars after a reset at the end.
+    /// clones before the second token, and both grammars after a reset at the end.
     Walk { n_steps: usize, choice: Choice },
     /// Accepts `token` `n` times. Before each of the last two and after the last, compares the
     /// number of characters that the grammar still allows.
@@ -58,7 +58,7 @@ pub(super) enum Choice {
 }
 
 /// Grammars whose possible meanings can be distinguished by texts of any vocabulary. If llama.cpp
-/// cannot read one, it prints the first line.
+/// cannot read one, it prints the text: the first line of the first one names this library.
 const RULES: [(&str, Plan); 17] = [
     // Escapes, in strings and in classes.
     (
@@ -153,8 +153,8 @@ const fn walk_by(n_steps: usize, choice: Choice) -> Plan {
     Plan::Walk { n_steps, choice }
 }
 
-/// Patterns, and the texts in which each is searched. The letters a to d in the texts, and those
-/// after a percent sign in the patterns, are replaced by four letters of the vocabulary.
+/// Patterns, and the texts in which each is searched. The letters a to d and B in the texts, and
+/// those after a percent sign in the patterns, are replaced by letters of the vocabulary.
 const PATTERNS: [(&[&str], &str); 26] = [
     (&["%b"], "aabcd"),
     (&["%d", "%b", "%c"], "abcd"),
@@ -187,7 +187,7 @@ const PATTERNS: [(&[&str], &str); 26] = [
 /// Characters with a special meaning in a pattern, and none in a word.
 const SPECIAL: &str = ".^$|()*+?[]{}\\";
 
-/// Returns a grammar that matches every text of 1 to [`RULER`] characters.
+/// Returns a grammar that matches every text of 1 to [`RULER`] characters without NUL.
 fn measuring() -> Result<CString, NulError> {
     CString::new(format!(
         "# llama-sieve compares llama.cpp's lazy grammars with its own\n\

@@ -47,7 +47,7 @@ pub(in crate::ffi) struct Proofs {
 /// The SHA-256 of a constructor's arguments.
 pub(in crate::ffi::grammar) type Digest = [u8; 32];
 
-/// The maximum number of digests that are kept: as many as there are compiled grammars.
+/// The maximum number of digests that are kept: as many as compiled grammars are cached.
 const MOST_ACCEPTED: NonZeroUsize = NonZeroUsize::new(MAX_CACHED).unwrap();
 
 /// `Ok` if the grammars behave equally; otherwise the difference.

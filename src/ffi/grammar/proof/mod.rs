@@ -3,9 +3,9 @@
 //! The syntax of a grammar's text, and its meaning, have changed from build to build of llama.cpp.
 //! So before this library's grammar replaces the host's, both make small grammars that together use
 //! every construct. Among a few hundred tokens both must allow the same, and leave candidates that
-//! are equal bit for bit: after each accepted token, after a clone, and after a reset. The proof is
+//! are equal bit for bit: while tokens are accepted, after a clone, and after a reset. The proof is
 //! divided by the features of a text: see [`found::Part`]. If there is a difference, or if the host
-//! refuses a text, the host makes its own grammars.
+//! refuses a text, the host makes its own grammars with that feature.
 //!
 //! Texts that should be refused are not tested: each text of a program is
 //! [judged](crate::ffi::grammar::hosted) by the host's own constructor.

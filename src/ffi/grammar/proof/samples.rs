@@ -11,7 +11,7 @@ use crate::token::{Token, TokenData};
 /// whole vocabulary.
 const CHUNK: usize = 96;
 
-/// Characters beyond ASCII that occur in the grammars.
+/// Characters beyond ASCII with which the grammars are tested.
 const CHARACTERS: [&str; 12] = [
     "é", "ÿ", "ß", "à", "Ā", "€", "₯", "’", "中", "\u{fffd}", "😀", "😏",
 ];
@@ -20,7 +20,7 @@ const CHARACTERS: [&str; 12] = [
 /// a text recursively and tries all derivations, so long texts are costly.
 const LONGEST: usize = 32;
 
-/// The maximum number of tokens with a text of several characters.
+/// The maximum number of tokens that [`Found::long()`] keeps.
 const MOST_LONG: usize = 64;
 /// Tokens that end within a character or continue one are chosen by their first byte: one byte in
 /// this many is represented by such a token. The lead bytes of [`CHARACTERS`] always are.
