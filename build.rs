@@ -1,12 +1,12 @@
-//! Gives the shared library its SONAME.
+//! Gives the shared library its name for the linker, and other linker options.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     let os = std::env::var("CARGO_CFG_TARGET_OS").unwrap_or_default();
     if os == "linux" {
         // The number changes when a C name is removed or changes its meaning. rustc-cdylib-link-arg
-        // would also apply to the cdylibs of packages that depend on this one, and is not used for
-        // that reason. Executables ignore the SONAME.
+        // would also give this SONAME to the cdylibs of packages that depend on this one.
+        // Executables ignore the SONAME.
         println!("cargo::rustc-link-arg=-Wl,-soname,libllama_sieve.so.0");
         // The library must stay loaded after dlclose, since its code may still run then:
         // destructors of thread-local data, and samplers that are still in use.

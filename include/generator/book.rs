@@ -79,8 +79,8 @@ impl Item {
     }
 
     /// Returns how closely this item's text mentions `other`: `usize::MAX` if it contains the whole
-    /// name, otherwise the length of the longest prefix of the name that it contains before an
-    /// asterisk; `None` if it contains neither.
+    /// name, otherwise the length of the longest prefix of the name, longer than `llama_sieve_`,
+    /// that it contains before an asterisk; `None` if it contains neither.
     fn mentions(&self, other: &Item) -> Option<usize> {
         let is_of_name = |c: char| c.is_alphanumeric() || c == '_';
         let mut closest = None;

@@ -1,4 +1,5 @@
-//! Writes `include/llama_sieve.h`, which is committed and compared by CI, from `src/ffi`.
+//! Writes `include/llama_sieve.h`, which is committed and compared by CI, from `src/ffi` and
+//! `src/errors.rs`.
 //!
 //! cbindgen prints all constants, then all types, then all functions. [`sections`] defines the
 //! sections of the header; [`book`] sorts the items into them.
