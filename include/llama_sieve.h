@@ -144,10 +144,10 @@ const char *llama_sieve_simd(void);
  Returns the text of the last error on this thread, either of a failed call or of a problem in a
  sampler; "" if there was none. Some functions clear it when they begin, so that afterwards it is
  about that call alone: constructors, clones, functions that return an error number (also those
- that return a token or a count on success), and eliza_inference_*. The others, such as the calls
- that a host makes per token, keep it unless something goes wrong. Never NULL; valid until this
- thread calls this function again. Call it in a statement of its own: the arguments of one call
- are evaluated in any order.
+ that return a token or a count on success, but not llama_sieve_grammar_error), and
+ eliza_inference_*. The others, such as the calls that a host makes per token, keep it unless
+ something goes wrong. Never NULL; valid until this thread calls this function again. Call it in
+ a statement of its own: the arguments of one call are evaluated in any order.
  */
 const char *llama_sieve_last_error(void);
 
@@ -237,11 +237,12 @@ typedef void (*llama_sieve_log_callback)(int level, const char *text, void *user
  Sends log messages to callback with user, from now on and from all threads. NULL restores
  the default, which is stderr.
 
- The callback may call the library. A message that such a call leads to is kept as the last error
- and not delivered. The callback must not throw or long-jump. When this function returns, no
- earlier callback is still running, and its user may be freed. So do not call the function
- while holding a lock that the callback takes. Within a callback it returns at once, and earlier
- callbacks may run until a later call from outside has returned.
+ The callback may call the library. A message that such a call leads to is not delivered, but a
+ warning or error is the last error until the callback returns. The callback must not throw or
+ long-jump. When this function returns, no earlier callback is still running, and its user may
+ be freed. So do not call the function while holding a lock that the callback takes. Within a
+ callback it returns at once, and earlier callbacks may run until a later call from outside has
+ returned.
 
  The caller guarantees:
  callback is NULL or a function as described, and user is a pointer that it accepts.
@@ -622,8 +623,8 @@ int llama_sieve_ban_rewind(const struct llama_sampler *smpl);
 #define LLAMA_SIEVE_LOOP_END 3
 
 /*
- Parameters of a loop breaker. A member that is 0 or NULL has its default value. Set the whole
- struct to 0, and struct_size to its size.
+ Parameters of a loop breaker. A member with a default has it if it is 0. Set the whole struct to
+ 0, and struct_size to its size.
  */
 typedef struct llama_sieve_loop_params {
   /* sizeof(llama_sieve_loop_params) of the caller. */
@@ -640,7 +641,7 @@ typedef struct llama_sieve_loop_params {
   int32_t min_tokens;
   /*
    For LLAMA_SIEVE_LOOP_TEMPERATURE: the number, above 1, by which the logits are divided, once
-   at the first token, twice at the next, and so on. Default 1.5.
+   at the first token, twice at the next, and so on, but by 1000000 at most. Default 1.5.
    */
   float temperature;
   /* For LLAMA_SIEVE_LOOP_FORCE: n_tokens tokens, which are copied. */
@@ -661,9 +662,9 @@ typedef struct llama_sieve_loop_params {
  min_tokens tokens in all. It is found when the last of these tokens is accepted. If there are
  several periods, the shortest counts. The action then begins, with one Info message for each
  repetition. Without a repetition no bit of a candidate is changed. Nothing is done if a ban
- would leave no candidate, or if an earlier sampler has banned the forced tokens. A forced or
- ending token that an earlier sampler has removed is put back, but not into an array of one
- candidate. llama.cpp does not have this sampler. DRY makes a repetition less likely. This
+ would leave no candidate, or if an earlier sampler has banned the forced or ending tokens. A
+ forced or ending token that an earlier sampler has removed is put back, but not into an array of
+ one candidate. llama.cpp does not have this sampler. DRY makes a repetition less likely. This
  sampler ends it.
 
  With params NULL every member has its default. Returns NULL, and llama_sieve_last_error names
@@ -2101,12 +2102,12 @@ int llama_sieve_grammar_rollback(struct llama_sampler *smpl, size_t n_tokens);
  Returns the number of leading tokens of a draft that a grammar allows after the text so far: the
  index of the first token that is not allowed, or n. Changes nothing.
 
- A lazy grammar that waits allows every token until its trigger is found in the draft. A token
- that ends the generation is allowed where the text is complete. The whole draft may take
- LLAMA_SIEVE_GRAMMAR_MAX_STEPS steps, which is also the limit for one token. Tokens beyond that
- count as not allowed. Returns 0 if the constraint is dead, and, with an error, if smpl is NULL
- or not a grammar, if tokens is NULL or not aligned although n is above 0, and if n is too
- large. May be called from any thread.
+ A lazy grammar that waits allows every token of the vocabulary until its trigger is found in the
+ draft. A token that ends the generation is allowed where the text is complete. The whole draft
+ may take LLAMA_SIEVE_GRAMMAR_MAX_STEPS steps, which is also the limit for one token. Tokens
+ beyond that count as not allowed. Returns 0 if the constraint is dead, and, with an error, if
+ smpl is NULL or not a grammar, if tokens is NULL or not aligned although n is above 0, and
+ if n is too large. May be called from any thread.
 
  The caller guarantees:
  smpl is NULL or a live sampler; tokens is NULL or has n elements.
@@ -2275,7 +2276,7 @@ struct llama_sampler *llama_sieve_init_regex(const struct llama_vocab *vocab,
 
 /*
  Makes a sampler that lets through only tokens with which the whole text is, or can still become,
- one of n strings. Thousands of them cost no more than a few.
+ one of n strings. Thousands of them cost no more per token than a few.
 
  Any tokens may spell a string, whereas a token trie (llama_sieve_init_trie_strings) uses the
  tokens from the tokenizer, and reports the chosen value. The page docs/token-trie.md compares
@@ -2595,9 +2596,10 @@ void llama_sieve_ppl_free(struct llama_sieve_ppl *ppl);
 /*
  Returns the arithmetic of the bound host where builds of llama.cpp differ, in the notation of
  LLAMA_SIEVE_PROFILE: "sort=libstdc++ one-candidate-draw=dist libm=process fusion=none". The
- profile is found once, by running the host's samplers. Without a host it is that of a build with
- libstdc++ and without fused operations. Returns "" after an internal error. Never NULL; valid
- until this thread calls this function again. An exception that the host throws passes through.
+ profile is found by running the host's samplers, and then kept. Without a host it is that of a
+ build with libstdc++ and without fused operations. Returns "" after an internal error. Never
+ NULL; valid until this thread calls this function again. An exception that the host throws
+ passes through.
  */
 const char *llama_sieve_host_profile(void);
 
@@ -2625,21 +2627,21 @@ int llama_sieve_bind_host(void *dl_handle);
  LD_PRELOAD (docs/preload.md). On Windows the host's own sampling function calls these samplers.
  It is not replaced by one that samples straight from the logits.
 
- flags is 0. Existing samplers stay as they are. New ones are this library's. For libraries
- that are loaded later, call the function again: it adds their imports and leaves the others
- unchanged. The function does not affect function pointers that a program has got in another way,
- such as by dlsym or GetProcAddress (Python's ctypes), or has kept from before; imports by
- ordinal instead of by name; or a llama.cpp that is linked into the program. If several
- llama.cpps are loaded, it uses the one that was loaded first.
+ flags is 0. Existing samplers stay as they are. For libraries that are loaded later, call the
+ function again: it adds their imports and leaves the others unchanged. The function does not
+ affect function pointers that a program has got in another way, such as by dlsym or
+ GetProcAddress (Python's ctypes), or has kept from before; imports by ordinal instead of by
+ name; or a llama.cpp that is linked into the program. If several llama.cpps are loaded, it uses
+ the one that was loaded first.
 
  Returns the number of imports that this call has redirected; 0 if all are redirected already, or
  if the preload library was loaded by LD_PRELOAD. LLAMA_SIEVE_ERROR_PARAMS for other flags;
  LLAMA_SIEVE_ERROR_NO_HOST if no llama.cpp is loaded as a shared library;
  LLAMA_SIEVE_ERROR_NOT_FOUND if the preload library cannot be loaded, and on every system but
  Linux with glibc or musl, on x86-64 and aarch64, and Windows on x86-64; LLAMA_SIEVE_ERROR_BUSY
- if another thread takes more than two seconds to load llama.cpp, to attach or to detach;
- LLAMA_SIEVE_ERROR_INTERNAL if the system does not let the imports be written. After an error
- nothing has changed.
+ if another thread is still loading llama.cpp, or takes more than two seconds to attach or to
+ detach; LLAMA_SIEVE_ERROR_INTERNAL if the system does not let the imports be written. After an
+ error no import has changed.
 
  May be called from any thread, even while others sample. The first call waits while another
  thread is inside dlopen. If several libraries export functions with the names of llama.cpp's
