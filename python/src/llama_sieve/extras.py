@@ -1,4 +1,4 @@
-"""Adds samplers that llama-cpp-python's `Llama` has no argument for to each of its chains."""
+"""Adds samplers to each chain of llama-cpp-python's `Llama`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .samplers import Sampler
 Numbers = Mapping[str, Any]
 Constrain = Union[str, Callable[[Any], Constraint]]
 
-# The position of each in a chain, as in llama.cpp's own common_sampler_init.
+# The members after which DRY and a grammar are inserted, and those before which XTC is.
 _BEFORE_FILTERS = {"penalties", "dry", "logit-bias", "grammar"}
 _TEMPERATURES = {"temp", "temp-ext"}
 

@@ -42,7 +42,7 @@ KINDS = (
     "logit-bias",
     "infill",
 )
-"""All kinds of samplers, by the names that llama_sampler_name reports."""
+"""The kinds of llama.cpp's samplers that `patch` replaces, named as by llama_sampler_name."""
 
 CERTIFY_ARGUMENTS = 8
 """The code of a Verdict if the host's build, and so its constructors' arguments, are unknown."""
@@ -158,9 +158,9 @@ def profile() -> str:
 
 def unknown_build() -> str:
     """Returns the reason why the build of the bound host is unknown; "" if it is known."""
+    # A kind that is compared only if the build is known, since its arguments include a pointer.
     kind = "logit-bias"
     verdict = certify(kind)
-    # A kind whose arguments depend on the build.
     return verdict.reason.split(f"{kind}: ")[-1] if verdict.code == CERTIFY_ARGUMENTS else ""
 
 

@@ -15,7 +15,7 @@ PROGRAM = _HERE / ("llama-sieve.exe" if sys.platform == "win32" else "llama-siev
 
 USAGE = 2
 OWN_FAULT = 125
-"""Exit codes of llama-sieve: for wrong arguments, and if it cannot run another program."""
+"""Exit codes of llama-sieve: for wrong arguments, and for a fault of its own in `run`."""
 
 
 def environment(before: Mapping[str, str]) -> Dict[str, str]:

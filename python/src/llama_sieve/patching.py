@@ -1,13 +1,14 @@
 """Makes llama-cpp-python use this library's samplers, and undoes that.
 
-llama-cpp-python looks up llama.cpp's functions through the library's own handle, where LD_PRELOAD
-has no effect. So its Python names are rebound to functions of this package: constructors that make
-this library's sampler if it was found to equal the host's, and the host's own otherwise.
+llama-cpp-python looks up llama.cpp's functions through the handle of its own libllama, where
+LD_PRELOAD has no effect. So its Python names are rebound to functions of this package. Those for
+constructors make this library's sampler if it was found to equal the host's, and the host's own
+otherwise.
 
 Equality is tested: before the first sampler of a kind is made, both run on small arrays, and their
-results must be equal, bit for bit. If argument lists differ between builds (penalties, DRY), the
-list that llama-cpp-python itself declares decides. A constructor with an unknown list is not
-replaced.
+results must be equal, bit for bit. Only infill is not tested: a known build suffices. If argument
+lists differ between builds (penalties, DRY), the list that llama-cpp-python itself declares
+decides. With an unknown list, the host's own sampler is made.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ def _same(*arguments: Any) -> Tuple[Any, ...]:
 
 
 def _old_penalties(last_n: int, repeat: float, freq: float, present: float) -> Tuple[Any, ...]:
-    """Adds the size of the vocabulary, which is only used for a warning; 0 means unknown."""
+    """Adds the size of the vocabulary; 0 means unknown."""
     return 0, last_n, repeat, freq, present
 
 
@@ -81,7 +82,7 @@ class Layout:
     ours: Types
     adapt: Adapt = _same
     build: Optional[int] = None
-    """A build with this list, if the lists differ between builds; otherwise None."""
+    """A build with this list, if lists differ between builds or have pointers; otherwise None."""
 
 
 def _plain(*types: Any) -> List[Layout]:
@@ -273,8 +274,8 @@ class _Forward:
 
 
 class _Sample(_Forward):
-    """Replaces llama_sampler_sample, and raises an error where that would end the process, since no
-    token is left."""
+    """Replaces llama_sampler_sample, and raises an error if no token is left, where the host would
+    return a banned token or end the process."""
 
     def __call__(self, *arguments: Any) -> Any:
         token = super().__call__(*arguments)
@@ -422,17 +423,17 @@ def patch(
     `module` is llama_cpp, which is imported if it is not given. Only one module can be patched at a
     time: InvalidError for another. `kinds` limits the patch to some of `KINDS`. `verbose` prints a
     line on stderr for each new sampler; it is the default if the environment variable
-    LLAMA_SIEVE_VERBOSE is set. The patch is undone by `unpatch()`, or at the end of
-    `with patch():`. Patches nest, and only the outermost has an effect. Functions that were
+    LLAMA_SIEVE_VERBOSE is set to anything but 0. The patch is undone by `unpatch()`, or at the end
+    of `with patch():`. Patches nest, and only the outermost has an effect. Functions that were
     imported by name before (`from llama_cpp import llama_sampler_init_top_k`) are not replaced.
 
-    The other arguments add samplers for which `Llama` has no arguments to each chain that it makes
-    from then on, at the positions of llama.cpp's own programs. `dry`, `xtc` and `adaptive_p` are
-    mappings of the arguments that `samplers` has for them, such as `dry={"multiplier": 0.8}`; the
-    default seeds are the Llama's. XTC, and adaptive-p, which replaces the draw, need a temperature:
-    with `temperature=0` or mirostat they have no effect. `grammar` is a text in GBNF, or a function
-    that makes a constraint for a Llama: `lambda llm: JsonSchema(llm, schema)`. Only the outermost
-    patch may have any of these.
+    The other arguments add samplers to each chain that `Llama` makes from then on, at the positions
+    of llama.cpp's own programs. `dry`, `xtc` and `adaptive_p` are mappings of the arguments that
+    `samplers` has for them, such as `dry={"multiplier": 0.8}`; the default seeds are the Llama's.
+    XTC, and adaptive-p, which replaces the draw, need a temperature: with `temperature=0` or
+    mirostat they have no effect. `grammar` is a text in GBNF, or a function that makes a constraint
+    for a Llama: `lambda llm: JsonSchema(llm, schema)`. Only the outermost patch may have any of
+    these.
 
     ImportError without llama-cpp-python, NoHostError if its llama.cpp is older than b4662.
     """

@@ -1,7 +1,7 @@
 """Patches llama-cpp-python as soon as a program imports it, for `python -m llama_sieve run`.
 
 Python imports a module named sitecustomize when it starts. This one installs a finder that waits
-for llama_cpp, and then runs the sitecustomize of the program's own Python.
+for llama_cpp. It then imports the sitecustomize of the program's own Python.
 """
 
 import importlib
