@@ -4,7 +4,7 @@
 them; `samplers` makes samplers for a llama.cpp chain. `JsonSchema`, `Grammar`, `Regex`, `Choice`,
 `Tags` and `TokenTrie` constrain the generated text, and `BanStrings` keeps texts out of it.
 `patch()` makes llama-cpp-python use this library's samplers. `python -m llama_sieve` runs other
-programs with them, and reports which samplers it would replace.
+programs with them, and reports which samplers would be replaced.
 """
 
 from __future__ import annotations
@@ -238,7 +238,7 @@ _MODULES = {
 }
 
 
-# Held while a module is loaded. Otherwise a child that is forked meanwhile would wait forever for
+# Held while a module is loaded. Otherwise a child that is forked meanwhile could wait forever for
 # the loading thread.
 _loading = threading.RLock()
 if hasattr(os, "register_at_fork"):

@@ -26,7 +26,7 @@ _MOST_WORK = 1 << 26
 
 
 class NotElf(ValueError):
-    """Raised for a file that is not a 64-bit little-endian ELF library or program."""
+    """Raised for a file that is damaged, or not a 64-bit little-endian ELF library or program."""
 
 
 @dataclass
@@ -36,7 +36,7 @@ class Elf:
     path: Path
     machine: str
     interpreter: Optional[str] = None
-    """The dynamic linker; None for a library, and for a program that is linked statically."""
+    """The dynamic linker; None for most libraries, and for a program that is linked statically."""
     soname: Optional[str] = None
     needed: List[str] = field(default_factory=list)
     """Names of the libraries that it needs."""
@@ -56,7 +56,7 @@ class _Section:
 
 
 def read(path: Path) -> Elf:
-    """Reads a file. Raises NotElf for anything else, OSError if it cannot be read."""
+    """Reads a library or program. Raises NotElf for other files, OSError for an unreadable one."""
     return _Reader(Path(path)).read()
 
 

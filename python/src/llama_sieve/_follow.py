@@ -33,7 +33,7 @@ CONNECTIONS = 32
 """The most connections at once."""
 
 SECONDS = 10
-"""The seconds that a request may take."""
+"""The seconds for which a connection may be idle."""
 
 NEXT = "Llama-Sieve-Next"
 """The response header with the place after the returned lines."""
@@ -55,8 +55,9 @@ class Place:
 def lines(path: str, place: Place) -> Tuple[bytes, Place]:
     """Returns some complete lines of a trace from a place on, and the place after them.
 
-    An incomplete last line is not returned yet. If the file does not exist, there are no lines.
-    Raises Emptied if the trace was replaced, NoTrace for anything but a trace, and OSError."""
+    An incomplete last line is not returned yet. If the file does not exist yet, there are no lines.
+    Raises Emptied if the trace was replaced or removed, NoTrace for anything but a trace, and
+    OSError."""
     start = place.offset
     try:
         # Without waiting for the writer of a pipe.
@@ -122,7 +123,7 @@ class Server(ThreadingHTTPServer):
             self._room.release()
 
     def handle_error(self, request, client_address) -> None:  # type: ignore[no-untyped-def]
-        """Ignores a client that has disconnected, or sent nothing in time."""
+        """Ignores all errors, such as that of a client that has disconnected."""
 
 
 class Handler(BaseHTTPRequestHandler):

@@ -1,6 +1,7 @@
 """The shared library: its path, the types of its functions, and its errors as exceptions.
 
-Nothing here needs numpy, so that `run`, `doctor` and `patch` work without it.
+Nothing here needs numpy, so that `run`, `doctor` and a `patch` that adds no samplers work without
+it.
 """
 
 from __future__ import annotations
@@ -42,11 +43,11 @@ class CopyError(InvalidError, TypeError):
 
 
 class NotFoundError(Error, LookupError):
-    """There is nothing with the requested name."""
+    """There is nothing with the requested name, or no preload library."""
 
 
 class NoHostError(Error):
-    """No llama.cpp was found in this process, and this call needs one."""
+    """No llama.cpp was found in this process, or the given library is not one."""
 
 
 class NoCandidateError(Error):
@@ -57,11 +58,12 @@ class NoCandidateError(Error):
 
 
 class StateError(Error, ValueError):
-    """Saved bytes are not a state, are damaged, or belong to another kind of generator."""
+    """A state cannot be saved, or saved bytes cannot be restored; the message says why."""
 
 
 class BusyError(Error):
-    """The object is in use by another thread, or occurs twice in one call."""
+    """The object is in use by another thread, occurs twice in one call, or was disabled by an
+    internal error."""
 
 
 class NoLogitsError(Error):
@@ -199,7 +201,7 @@ LOG_CALLBACK = ctypes.CFUNCTYPE(None, c_int, c_char_p, c_void_p)
 
 _PARAMS = ctypes.POINTER(SieveParams)
 
-# The result and argument types of each function. Arrays and samplers are passed as addresses.
+# The result and argument types of functions. Arrays and samplers are passed as addresses.
 _SIGNATURES: Dict[str, Tuple[Any, List[Any]]] = {
     "version": (c_char_p, []),
     "simd": (c_char_p, []),
@@ -287,7 +289,8 @@ class _Functions(ctypes.CDLL):
     """The functions of a library: those that it exports, and those that it returns by name.
 
     The preload library, which is the only library in a wheel for systems that have one, does not
-    export `llama_sieve_*`: if it were preloaded, it would hide a program's own libllama_sieve.
+    export the functions of llama_sieve.h: if it were preloaded, it would hide a program's own
+    libllama_sieve.
     """
 
     def __getitem__(self, name: Any) -> Any:

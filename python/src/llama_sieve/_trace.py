@@ -100,7 +100,7 @@ def check(path: str, first: str) -> None:
 
 
 def write(paths: Sequence[str], to: str) -> None:
-    """Writes the page for one trace or two to a file that only this user can read."""
+    """Writes the page for one trace or two to a file. A new one is readable only by this user."""
     text = page(paths)
     handle = os.open(to, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with open(handle, "w", encoding="utf-8", newline="\n") as file:

@@ -50,8 +50,8 @@ class BanStrings(Sampler):
         """Returns how many of the newest tokens contain the beginning of a banned text that one
         more token could complete.
 
-        The result is 0 if no text has begun. A host that can rewind its cache can take this many
-        tokens back and continue differently.
+        The result is 0 if there is no such text. A host that can rewind its cache can take this
+        many tokens back and continue differently.
         """
         with self._used() as pointer:
             return check(library.llama_sieve_ban_rewind(pointer))

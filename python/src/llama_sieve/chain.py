@@ -95,11 +95,11 @@ class Chain(Held):
             self._lock.release()
 
     def candidates(self) -> NDArray[Any]:
-        """Returns the candidates of the last `sample`, as left by llama.cpp's own chain.
+        """Returns the candidates of the last `sample`, as llama.cpp's own chain would leave them.
 
         The result is a new array of `CANDIDATE`. It must be requested on the thread that sampled,
-        before another chain samples there and before the array of logits changes; InvalidError
-        otherwise.
+        before another chain samples there; InvalidError otherwise. The array of logits must not
+        have changed, which is not checked.
         """
         ask = library.llama_sieve_chain_candidates
         handle = self._take()

@@ -44,7 +44,8 @@ _DEAD = {
 
 
 def _json(value: Any) -> bytes:
-    """Returns a string unchanged, or the JSON of a mapping, a bool or a pydantic model."""
+    """Returns a string unchanged, the JSON of a mapping or a bool, or the JSON Schema of a model or
+    TypeAdapter of pydantic's."""
     if isinstance(value, (str, bytes)):
         return text_for_c(value, "JSON")
     for name in ("model_json_schema", "json_schema"):
@@ -108,7 +109,7 @@ class Constraint(Sampler):
         """Sets the logits of tokens that are not allowed to minus infinity.
 
         `logits` is a contiguous row of float32: an array, or a torch tensor in main memory. Logits
-        after the vocabulary's last token, which some models have, are not allowed.
+        after the vocabulary's last token, which some models have, become minus infinity, too.
         """
         view = floats(logits)
         if not view.flags.writeable:

@@ -225,7 +225,8 @@ def min_p(p: float, min_keep: int = 1) -> Sampler:
 
 
 def typical(p: float, min_keep: int = 1) -> Sampler:
-    """Keeps the candidates with surprisal nearest to the entropy, until their sum reaches p.
+    """Keeps the candidates with surprisal nearest to the entropy, until their probabilities add up
+    to more than p.
 
     Disabled by p >= 1."""
     return _new("typical", [c_float, c_size_t], p, min_keep)

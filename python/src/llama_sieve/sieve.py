@@ -78,7 +78,8 @@ class Order(IntEnum):
 class Params:
     """The parameters of a sieve. `dataclasses.replace` changes them.
 
-    The defaults are llama.cpp's: with the same seed a sieve gives the tokens of its default chain.
+    The defaults are llama.cpp's: with the same seed a sieve gives the tokens of llama.cpp's
+    default chain.
     """
 
     temperature: float = 0.8
@@ -90,7 +91,8 @@ class Params:
     min_p: float = 0.05
     """Keeps tokens with at least this fraction of the largest probability; disabled by <= 0."""
     typical_p: float = 1.0
-    """Keeps the tokens with surprisal nearest to the entropy, up to this sum; disabled by >= 1."""
+    """Keeps the tokens with surprisal nearest to the entropy, until their probabilities add up to
+    more than this; disabled by >= 1."""
     top_n_sigma: float = -1.0
     """Keeps logits within this many standard deviations of the largest; disabled by <= 0."""
     min_keep: int = 1
@@ -200,7 +202,7 @@ class Stages:
     dry_base: float = 1.75
     """The base of its exponential; disabled by < 1."""
     dry_allowed_length: int = 2
-    """Repetitions up to this length cost nothing."""
+    """The least number of repeated tokens whose continuation is penalised."""
     dry_penalty_last_n: int = 64
     """The number of most recent tokens in which DRY looks for repetitions; disabled by <= 0."""
     xtc_probability: float = 0.0
@@ -338,7 +340,8 @@ class Sieve(Held):
             self._lock.release()
 
     def update(self, **changes: Any) -> None:
-        """Changes some parameters from the next token on; history and generator stay."""
+        """Changes some parameters from the next token on; the history stays, and so does the
+        generator unless `rng` changes."""
         self.params = dataclasses.replace(self._params, **changes)
 
     @property
@@ -367,9 +370,9 @@ class Sieve(Held):
         """Copies a sampler in its current state into a slot, 0 to 15; None empties the slot.
 
         The copy runs at the position of `Stage.SAMPLER + slot` in `stages`, and accepts every token
-        that the sieve accepts. The sampler must be one of this library's that does not select: one
-        that truncates, banned texts, a loop breaker, a grammar. `save()` includes the memory of
-        bans and loop breakers, and refuses other samplers with memory.
+        that the sieve accepts. The sampler must be one of this library's that does not select, such
+        as one that truncates, banned texts, a loop breaker, or a grammar. `save()` includes the
+        memory of bans and loop breakers, and refuses other samplers with memory.
         """
         number = int32(index(slot), "slot")
         if sampler is not None:
