@@ -1,9 +1,10 @@
 /**
  * Samplers for llama.cpp that choose the tokens of the built-in ones, and constraints on the text.
  *
- * Logits are read in place. Nothing is shared between worker threads: each has its own objects.
- * Every object that holds native memory has `close()`; otherwise it is freed when the object is
- * collected, or when the worker thread that made it exits. A closed object throws InvalidError.
+ * Logits are read in place. No object is shared between worker threads: each has its own. Every
+ * object that holds native memory has `close()`; otherwise the memory is freed when the object is
+ * collected, or when the worker thread that made it exits, unless that is terminated. A closed
+ * object throws InvalidError.
  */
 
 /** An error, with the library's text. */
@@ -13,13 +14,13 @@ export class LlamaSieveError extends Error {
 }
 /** An invalid parameter, payload or size. */
 export class InvalidError extends LlamaSieveError {}
-/** No llama.cpp was found in this process, and the call needs one. */
+/** No llama.cpp was found in this process, or the given library is not one. */
 export class NoHostError extends LlamaSieveError {}
 /** There is no token to choose: every logit, or the selected one's, is minus infinity or NaN. */
 export class NoCandidateError extends LlamaSieveError {}
-/** Saved bytes are not a state, are damaged, or belong to another kind of generator. */
+/** A state cannot be saved, or saved bytes cannot be restored; the message says why. */
 export class StateError extends LlamaSieveError {}
-/** An unknown name. */
+/** There is nothing with the requested name, or no preload library. */
 export class NotFoundError extends LlamaSieveError {}
 
 /** Version of the library, "major.minor.patch". */
@@ -65,8 +66,8 @@ export interface SieveParams {
      */
     minP?: number;
     /**
-     * Keeps the tokens with surprisal nearest to the entropy, until their sum reaches this. Default
-     * 1; disabled by >= 1.
+     * Keeps the tokens with surprisal nearest to the entropy, until their probabilities add up to
+     * more than this. Default 1; disabled by >= 1.
      */
     typicalP?: number;
     /** Keeps logits within this many standard deviations of the largest. Default -1: disabled. */
@@ -93,7 +94,10 @@ export interface SieveParams {
     bias?: Map<number, number> | Record<number, number>;
 }
 
-/** Statistics of the last token's distribution. Those in nats are NaN unless `measure` was set. */
+/**
+ * Statistics of the last token's distribution. Entropies and surprisals are in nats, and NaN unless
+ * requested by `measure`.
+ */
 export interface SieveStats {
     /** Entropy of the raw logits. */
     modelEntropy: number;
@@ -159,8 +163,8 @@ export interface NumbersOfStages {
 export class Sieve extends Held {
     constructor(params?: SieveParams);
     /**
-     * Chooses a token from raw logits, without accepting it. @throws NoCandidateError if every
-     * logit is minus infinity
+     * Chooses a token from raw logits, without accepting it.
+     * @throws NoCandidateError if no logit is above minus infinity
      */
     sample(logits: Logits, kind?: LogitsKind): number;
     /** Accepts a token that has become part of the text, whether or not the sieve chose it. */
@@ -169,7 +173,10 @@ export class Sieve extends Held {
     reset(): void;
     /** The parameters that were set. */
     readonly params: SieveParams;
-    /** Changes some parameters from the next token on; history and generator stay. */
+    /**
+     * Changes some parameters from the next token on; the history stays, and so does the generator
+     * unless `rng` changes.
+     */
     update(changes: SieveParams): void;
     /**
      * Sets the stages, in order, from the next token on: names, and slots of samplers. Stages that
@@ -179,9 +186,9 @@ export class Sieve extends Held {
     /**
      * Copies a sampler in its current state into a slot, 0 to 15; `undefined` empties the slot. The
      * copy runs at the slot's position among the stages, and accepts every token that the sieve
-     * accepts. The sampler must be one of this library's that does not select: one that truncates,
-     * banned texts, a loop breaker, a grammar. `save` includes the memory of bans and loop
-     * breakers, and refuses other samplers with memory.
+     * accepts. The sampler must be one of this library's that does not select, such as one that
+     * truncates, banned texts, a loop breaker, or a grammar. `save` includes the memory of bans and
+     * loop breakers, and refuses other samplers with memory.
      */
     setSampler(slot: number, sampler?: Sampler): void;
     /** Returns an independent copy in the same state. */
@@ -218,17 +225,19 @@ export class Perplexity extends Held {
 }
 
 /**
- * Binds the llama.cpp of chains, samplers and constraints: a path of libllama or, on Linux, without
- * a path or automatically at the first use, the one that the process has loaded. @throws
- * NoHostError if there is none
+ * Binds the llama.cpp of chains, samplers and constraints: the libllama at `path` or, on Linux,
+ * without a path, the one that the process has loaded. Without this call, the first use does the
+ * latter.
+ * @throws NoHostError if there is none
  */
 export function bindHost(path?: string): void;
 
 /**
  * Redirects the calls of llama.cpp's sampler functions by this process's addons to ours, and
  * returns the number of redirected imports. New samplers are then ours, with the same tokens.
- * Importing "llama-sieve/attach" attaches whenever an addon is loaded. @throws NoHostError if no
- * llama.cpp is loaded yet, NotFoundError except on Linux and on Windows on x86-64
+ * Importing "llama-sieve/attach" attaches whenever an addon is loaded.
+ * @throws NoHostError if no llama.cpp is loaded as a shared library, NotFoundError if this system
+ * has no preload library: it is for Linux on x86-64 and aarch64, and for Windows on x86-64
  */
 export function attach(): number;
 /** Undoes `attach`; our samplers stay usable. Returns the number of restored imports. */
@@ -273,8 +282,8 @@ export const samplers: {
     /** Keeps candidates at least p times as probable as the best; disabled by p <= 0. */
     minP(p: number, minKeep?: number): Sampler;
     /**
-     * Keeps the candidates with surprisal nearest to the entropy, until their sum reaches p;
-     * disabled by p >= 1.
+     * Keeps the candidates with surprisal nearest to the entropy, until their probabilities add up
+     * to more than p; disabled by p >= 1.
      */
     typical(p: number, minKeep?: number): Sampler;
     /** Divides every logit by t; t <= 0 keeps only the largest. */
@@ -438,7 +447,7 @@ export interface JsonSchemaOptions {
 export class Grammar extends Constraint {
     constructor(vocab: Vocab, grammar: string, root?: string);
 }
-/** JSON that is valid against a schema, drafts 4 to 2020-12: an object, or JSON in a string. */
+/** JSON that is valid against `schema`, drafts 4 to 2020-12. A string is the schema's JSON. */
 export class JsonSchema extends Constraint {
     constructor(vocab: Vocab, schema: object | boolean | string, options?: JsonSchemaOptions);
 }

@@ -12,16 +12,16 @@ class LlamaSieveError extends Error {
 /** An invalid parameter, payload or size. */
 class InvalidError extends LlamaSieveError {}
 
-/** No llama.cpp was found in this process, and the call needs one. */
+/** No llama.cpp was found in this process, or the given library is not one. */
 class NoHostError extends LlamaSieveError {}
 
 /** There is no token to choose: every logit, or the selected one's, is minus infinity or NaN. */
 class NoCandidateError extends LlamaSieveError {}
 
-/** Saved bytes are not a state, are damaged, or belong to another kind of generator. */
+/** A state cannot be saved, or saved bytes cannot be restored; the message says why. */
 class StateError extends LlamaSieveError {}
 
-/** There is nothing with the requested name. */
+/** There is nothing with the requested name, or no preload library. */
 class NotFoundError extends LlamaSieveError {}
 
 const CLASSES = new Map([

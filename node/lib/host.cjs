@@ -24,7 +24,7 @@ function mapped() {
     return [...new Set(files)].filter((file) => /\/libllama(\.[\w.]+)?\.so[.\d]*$/.test(file));
 }
 
-/** Loads the libllama at `path` or, without one, binds the libllama that the process has loaded. */
+/** Binds the libllama at `path` or, without one, the libllama that the process has loaded. */
 function bindHost(path) {
     if (path === undefined) {
         [path] = mapped();
