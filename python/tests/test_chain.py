@@ -111,6 +111,8 @@ def test_a_batch_is_its_chains_one_by_one(rng):
         llama_sieve.sample_chains([chains[0]] * 2, rows[:2])
     with pytest.raises(InvalidError, match="4 sequences"):
         llama_sieve.sample_chains(chains, rows[:2])
+    with pytest.raises(InvalidError, match="n_threads is -1"):
+        llama_sieve.sample_chains(chains, rows, threads=-1)
     rows[1] = -np.inf
     assert llama_sieve.sample_chains([], []).size == 0
 

@@ -255,6 +255,8 @@ def test_a_batch_is_its_sequences_one_by_one(rng):
     assert sieves[0].sample(rows[0]) >= 0
     with pytest.raises(InvalidError, match="2 sequences"):
         llama_sieve.sample_batch(sieves[:2], rows)
+    with pytest.raises(InvalidError):
+        llama_sieve.sample_batch(sieves, rows[:, :0])
     assert llama_sieve.sample_batch([], []).size == 0
 
 

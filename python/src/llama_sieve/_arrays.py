@@ -7,10 +7,13 @@ from typing import Any, Callable, List, Tuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ._library import CopyError, InvalidError, function
+from ._library import BatchError, CopyError, InvalidError, error_of, function
 
 CANDIDATE = np.dtype([("id", np.int32), ("logit", np.float32), ("p", np.float32)])
 """One candidate: struct llama_token_data."""
+
+_UNWRITTEN = np.iinfo(np.int32).min
+"""The token of a sequence for which the library has written neither a token nor an error."""
 
 _SUFFIXES = {
     "float32": "",
@@ -106,3 +109,21 @@ def address(view: NDArray[Any]) -> int:
     """Returns the address of the view's first element."""
     data: Tuple[int, bool] = view.__array_interface__["data"]
     return data[0]
+
+
+def tokens_of_batch(n: int) -> NDArray[np.int32]:
+    """Returns an array for the tokens of a batch of `n` sequences."""
+    return np.full(n, _UNWRITTEN, np.int32)
+
+
+def batch(code: int, tokens: NDArray[np.int32]) -> NDArray[np.int32]:
+    """Returns the tokens of a batch, given the number that the library has returned.
+
+    Raises BatchError if a sequence has no token, or the error of the call if nothing was sampled.
+    """
+    if code >= 0:
+        return tokens
+    error = error_of(code)
+    if (tokens == _UNWRITTEN).any():
+        raise error
+    raise BatchError(error, tokens)

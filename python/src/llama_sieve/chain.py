@@ -14,10 +14,8 @@ from numpy.typing import NDArray
 from . import _arrays, host
 from ._held import Held, require
 from ._library import (
-    BatchError,
     InvalidError,
     check,
-    error_of,
     int32,
     last_error,
     library,
@@ -162,7 +160,7 @@ def sample_chains(
     others.
     """
     rows = _arrays.rows(logits, len(chains))
-    tokens = np.zeros(len(rows), np.int32)
+    tokens = _arrays.tokens_of_batch(len(rows))
     taken: List[Chain] = []
     try:
         for i, chain in enumerate(chains):
@@ -179,6 +177,4 @@ def sample_chains(
     finally:
         for chain in taken:
             chain._lock.release()
-    if code < 0:
-        raise BatchError(error_of(code), tokens)
-    return tokens
+    return _arrays.batch(code, tokens)

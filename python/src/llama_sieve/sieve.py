@@ -16,14 +16,12 @@ from numpy.typing import NDArray
 from . import _arrays, host, samplers
 from ._held import Held, require
 from ._library import (
-    BatchError,
     InvalidError,
     LogitBias,
     SieveParams,
     SieveStages,
     SieveStats,
     check,
-    error_of,
     function,
     int32,
     library,
@@ -496,7 +494,7 @@ def sample_batch(
     token, BatchError contains those of the others.
     """
     rows = _arrays.rows(logits, len(sieves))
-    tokens = np.zeros(len(rows), np.int32)
+    tokens = _arrays.tokens_of_batch(len(rows))
     if not rows:
         return tokens
     n_vocab = rows[0].size
@@ -519,9 +517,7 @@ def sample_batch(
     finally:
         for sieve, _ in taken:
             sieve._lock.release()
-    if code < 0:
-        raise BatchError(error_of(code), tokens)
-    return tokens
+    return _arrays.batch(code, tokens)
 
 
 def greedy(logits: Any) -> int:
