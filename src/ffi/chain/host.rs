@@ -1,4 +1,4 @@
-//! The host's functions that return the members of a chain and the logits of a context.
+//! The host's functions that list the members of a chain, run them, or sample from a context.
 //!
 //! They are declared so that the host's exceptions pass through them, and are called outside the
 //! guard.

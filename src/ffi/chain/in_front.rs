@@ -1,6 +1,7 @@
 //! Samples chains without the host's array, if all their members are this library's. This module is
 //! for a library that replaces the host's own functions. If one of its functions cannot do its
-//! work, no member has run, and the caller must call the host's own function.
+//! work, the caller must call the host's own function. No member has run then, except in
+//! [`sample`] if the chain selects no token.
 
 use std::sync::atomic::AtomicU64;
 
@@ -243,7 +244,7 @@ pub unsafe fn checks(smpl: *const llama_sampler) {
 }
 
 /// Applies a chain like llama_sampler_apply, and writes the call to the trace, if all members are
-/// this library's. It is for calls that the functions above do not make. Returns false if it did
+/// this library's. It is for calls that the functions above do not serve. Returns false if it did
 /// nothing, for example without a trace or for a chain with other members. The caller must then
 /// call the host's own function.
 ///

@@ -3,7 +3,7 @@
 //! The host's functions list the members. Members of this library are recognised by their vtables
 //! and run on a [`Pool`], each inside the guard. Any other member gets an array of the remaining
 //! candidates and runs outside the guard, so that its exceptions reach the caller. The buffers of
-//! pools belong to the calling thread, which reuses them.
+//! pools belong to the thread that runs the chain, which reuses them.
 
 mod batch;
 mod disabled;
@@ -60,12 +60,12 @@ pub unsafe fn switched_off(smpl: *const llama_sampler) -> Option<bool> {
 
 /// Samples like llama_sampler_sample, with the same arguments: the chain selects a token among the
 /// logits of output `idx` (-1: the last), and every member accepts it. The token is the same, but
-/// no array of the whole vocabulary is filled.
+/// no array of the whole vocabulary is filled unless a member needs one.
 ///
 /// `chain` is a llama_sampler_chain, or a single sampler, of this library's samplers, built-ins and
-/// others in any order. If the context has already sampled on a backend (llama_set_sampler), or the
-/// chain was made for that, the host's own llama_sampler_sample is called. Exceptions of members
-/// reach the caller.
+/// others in any order. If the context has already sampled on a backend (llama_set_sampler), or a
+/// member that is not this library's was once given to a backend, the host's own
+/// llama_sampler_sample is called. Exceptions of members reach the caller.
 ///
 /// Returns the token, or a negative error, with nothing accepted: chain or context NULL, no host,
 /// no logits for `idx`, LLAMA_SIEVE_ERROR_NO_CANDIDATE if the chain leaves no candidate or selects
@@ -227,9 +227,10 @@ pub unsafe extern "C-unwind" fn llama_sieve_chain_sample_batch(
 ///
 /// The last token is that of the last llama_sieve_chain_sample, _logits, _f16 or _bf16 on this
 /// thread, which must have been with this chain. Otherwise the function returns 0, and the last
-/// error says why. It also returns 0 if the host's own llama_sampler_sample was called. The
-/// candidates may be computed from the logits again, so the caller must not have changed these
-/// since. A new chain at the address of a freed one must sample first.
+/// error says why. It also returns 0 after llama_sieve_chain_sample_batch, and if the host's own
+/// llama_sampler_sample was called. The candidates may be computed from the logits again, so the
+/// caller must not have changed these since. A new chain at the address of a freed one must sample
+/// first.
 ///
 /// Returns a negative error if the chain is NULL, if `out` is NULL although `cap` is not 0, or if
 /// `cap` is too large.
@@ -552,14 +553,14 @@ impl Member {
     /// library's. The sampler must be alive, as members are while they run.
     fn tell(&self, about: About, to: Tell<'_>) {
         if let Some(vtable) = self.own {
-            // SAFETY: a member that is alive; `list` has compared the vtables.
+            // SAFETY: a member that is alive; `own_of` has compared the vtables.
             unsafe { vtable.tell(self.smpl, about, to) };
         }
     }
 
     /// Returns the sampler's name.
     fn name(&self) -> Name {
-        // SAFETY: a member that is alive, and has a vtable, which `list` has checked.
+        // SAFETY: a member that is alive; its vtable may be NULL.
         let name = unsafe { (*self.smpl).iface.as_ref() }.and_then(|iface| iface.name);
         // SAFETY: as above.
         let name = name.map(|name| unsafe { name(self.smpl) });
@@ -629,7 +630,7 @@ fn selected_of_array(pool: &mut Pool<'_>) -> i64 {
 }
 
 /// Replaces the pool's candidates with those that a sampler of another library left in `array`.
-/// Returns an error if these cannot be read, or if there are more than before.
+/// Returns an error if these cannot be read, or reach beyond the end of the pool's array.
 ///
 /// # Safety
 /// `array` has `size` candidates at `data`, if that is not NULL.

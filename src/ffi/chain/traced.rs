@@ -126,7 +126,7 @@ pub(super) unsafe fn run_own(
 }
 
 /// Returns the number that identifies the chain with these members, which is that of its last
-/// member. (The first member may be a grammar that was put before the chain.)
+/// member of this library. (The first member may be a grammar that was put before the chain.)
 pub(super) fn sequence_of(members: &[Member]) -> u64 {
     let number = |member: &Member| {
         // SAFETY: a member that is alive; `list` has compared the vtables.
