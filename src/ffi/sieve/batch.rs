@@ -29,8 +29,8 @@ use super::handle::*;
 /// (LLAMA_SIEVE_ERROR_INTERNAL in `out`) disables only that sieve.
 ///
 /// # Safety
-/// `sieves`, `logits` and `out` are NULL or `n` elements; each sieve is alive; each element of
-/// `logits` is NULL or `n_vocab` floats.
+/// `sieves`, `logits` and `out` are NULL or `n` elements; each sieve is NULL or alive; each element
+/// of `logits` is NULL or `n_vocab` floats.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llama_sieve_sample_batch(
     sieves: *const *mut Handle,

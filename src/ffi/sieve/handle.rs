@@ -13,8 +13,9 @@ use crate::ffi::host::llama_h::llama_logit_bias;
 use crate::sieve::Sieve;
 use crate::token::Token;
 
-/// A sampler of one sequence over raw logits. It is made by llama_sieve_new and owned by the
-/// caller. One thread may use it at a time: a second one gets LLAMA_SIEVE_ERROR_BUSY.
+/// A sampler of one sequence over raw logits. It is made by llama_sieve_new or llama_sieve_clone
+/// and owned by the caller, unless it comes from llama_sieve_of_sampler. One thread may use it at a
+/// time: a second one gets LLAMA_SIEVE_ERROR_BUSY.
 #[derive(Debug)]
 pub struct Handle {
     state: Mutex<State>,

@@ -13,7 +13,8 @@ use crate::token::Token;
 use super::handle::*;
 
 /// Returns the number of tokens accepted since the sieve was made or reset: the position of the
-/// next token, counted from 0. Returns 0, with an error, for NULL and for a sieve in use.
+/// next token, counted from 0. A loaded state sets it. Returns 0, with an error, for NULL and for a
+/// sieve in use.
 ///
 /// # Safety
 /// `sieve` is NULL or alive.

@@ -142,7 +142,8 @@ pub unsafe extern "C" fn llama_sieve_reset(sieve: *mut Handle) {
 
 /// Replaces the parameters, from the next token on. History and generator stay. A different rng
 /// begins its stream at seed. A new seed of the same rng takes effect at llama_sieve_reset. A
-/// smaller penalty_last_n keeps the newest tokens. Allocates nothing if there is no bias.
+/// smaller penalty_last_n keeps the newest tokens. Allocates nothing if there is no bias and
+/// penalty_last_n does not grow.
 ///
 /// Returns LLAMA_SIEVE_OK, or a negative error; the old parameters then stay.
 ///
@@ -164,11 +165,11 @@ pub unsafe extern "C" fn llama_sieve_set_params(
 }
 
 /// Allocates the memory for vocabularies of up to `n_vocab` tokens with the current parameters, so
-/// that even the first token allocates nothing. Two kinds of buffers may still grow: those of
-/// stages set by llama_sieve_set_stages, with the number of logits, and the tables of penalties and
-/// DRY, as tokens are accepted. History, generator and statistics stay. It reserves up to 1024
-/// bytes of address space for each token of the vocabulary, depending on the parameters. The system
-/// provides a page only when it is first written to, and most pages never are.
+/// that even the first token allocates nothing on this thread. Two kinds of buffers may still grow:
+/// those of stages set by llama_sieve_set_stages, with the number of logits, and the tables of
+/// penalties and DRY, as tokens are accepted. History, generator and statistics stay. It reserves
+/// up to 1024 bytes of address space for each token of the vocabulary, depending on the parameters.
+/// The system provides a page only when it is first written to, and most pages never are.
 ///
 /// Returns LLAMA_SIEVE_OK, or, with nothing changed, a negative error: NULL, LLAMA_SIEVE_ERROR_SIZE
 /// (`n_vocab` <= 0 or above LLAMA_SIEVE_MAX_RESERVED), LLAMA_SIEVE_ERROR_BUSY, or

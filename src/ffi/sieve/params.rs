@@ -12,7 +12,8 @@ use crate::token::Token;
 
 use super::handle::*;
 
-/// Mode: tsampler's default. It is kept with the parameters, and has no effect.
+/// Mode: the default of tsampler, a sampler library. It is kept with the parameters, and has no
+/// effect.
 pub const LLAMA_SIEVE_MODE_FAST: i32 = 0;
 /// Mode: llama.cpp's chain of built-in samplers. Every sieve computes as that chain does, in any
 /// mode.
@@ -59,7 +60,7 @@ pub struct llama_sieve_params {
     /// Keeps the logits within this many standard deviations of the largest. Default -1; disabled
     /// by <= 0.
     pub top_n_sigma: f32,
-    /// The minimum number of tokens that typical, top-p and min-p keep. Default 1.
+    /// The minimum number of tokens that typical, top-p, min-p and XTC keep. Default 1.
     pub min_keep: usize,
     /// The number of most recently accepted tokens that are penalised. Default 64; disabled
     /// by <= 0.

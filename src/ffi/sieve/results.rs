@@ -14,10 +14,10 @@ use super::handle::*;
 ///
 /// Each count is the number of candidates with a probability above 0 after a stage. Unless
 /// llama_sieve_set_stages has set the stages, no stage has a higher count than the stage before it,
-/// and the last count is the number of candidates drawn from. With stages set by
-/// llama_sieve_set_stages each is taken after the stage of its name, at any position, or is the
-/// number of candidates drawn from if there is no such stage. Entropies and surprisals are in nats,
-/// and NaN unless requested by llama_sieve_measure.
+/// and the last count is the number of candidates drawn from, unless the temperature is below
+/// 0.001. With stages set by llama_sieve_set_stages each is taken after the stage of its name, at
+/// any position, or is the number of candidates drawn from if there is no such stage. Entropies and
+/// surprisals are in nats, and NaN unless requested by llama_sieve_measure.
 #[allow(non_camel_case_types)]
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]

@@ -160,7 +160,7 @@ fn defaults() -> llama_sieve_stages {
 /// With n_stages 0 it only draws. Each stage is the exact sampler, as in a chain, with one
 /// exception: a temperature below 0.001 counts as 0, unless it is a dynamic temperature with a
 /// range above 0. The bias still comes first. If the last stage is mirostat or adaptive-p, it draws
-/// the token. No other stage may be one of these. Otherwise the parameters' method draws. With
+/// the token. Otherwise the parameters' method draws. No other stage may be one of these. With
 /// mt19937 and LLAMA_SIEVE_METHOD_CDF the tokens are those of llama.cpp's chain of these samplers
 /// and dist, all with the sieve's seed. May be called between any two tokens: stages that stay keep
 /// their memory, even after parameters that disabled them.

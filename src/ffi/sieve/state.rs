@@ -1,4 +1,4 @@
-//! Saved states: history, generator and parameters as bytes.
+//! Saved states: history, generator, parameters and the memory of stages as bytes.
 
 use std::ffi::c_int;
 
@@ -19,8 +19,8 @@ const STATE: Argument =
 /// or a sieve in use. It grows with the accepted tokens up to 136 + 8 * n_bias + 4 *
 /// penalty_last_n, and with mt19937 another 2496. Stages with a memory that are set by
 /// llama_sieve_set_stages add 8 bytes each, 4 per token that DRY searches, at most 16 for mirostat
-/// or adaptive-p, with mt19937 2496 for each stage that draws, and the memory of each sampler in a
-/// slot.
+/// or adaptive-p, with mt19937 2496 for each stage that draws random numbers, and the name and the
+/// memory of each sampler in a slot.
 ///
 /// # Safety
 /// `sieve` is NULL or alive.
@@ -33,8 +33,8 @@ pub unsafe extern "C" fn llama_sieve_state_size(sieve: *const Handle) -> usize {
     })
 }
 
-/// Writes history, generator and parameters into the first llama_sieve_state_size bytes of `bytes`,
-/// in a format that is the same on every machine.
+/// Writes history, generator, parameters and the memory of stages into the first
+/// llama_sieve_state_size bytes of `bytes`, in a format that is the same on every machine.
 ///
 /// Returns LLAMA_SIEVE_OK or, with nothing written, a negative error: NULL, a sieve in use, or
 /// LLAMA_SIEVE_ERROR_STATE if `size` is too small or above LLAMA_SIEVE_STATE_MAX_BYTES, or if the
@@ -106,15 +106,15 @@ pub unsafe extern "C" fn llama_sieve_state_load(
 /// tokens. With LLAMA_SIEVE_STATE_PARAMS the saved parameters are restored, including biases and
 /// generator, so that a sieve with any parameters continues exactly like the one that saved them.
 ///
-/// Returns LLAMA_SIEVE_OK or, with nothing changed, a negative error: NULL,
-/// LLAMA_SIEVE_ERROR_INVALID for other options, or LLAMA_SIEVE_ERROR_STATE for more than
-/// LLAMA_SIEVE_STATE_MAX_BYTES, and for bytes that are not a state, are damaged, have an unknown
-/// version, or belong to a sieve whose stages with a memory differ. With options 0 that is also the
-/// error for a generator other than the parameters'. With LLAMA_SIEVE_STATE_PARAMS it is also the
-/// error for a state of an earlier version, which has no parameters, and for parameters that
-/// llama_sieve_new would refuse. Apart from that, states of earlier versions are accepted. A state
-/// of mt19937 that lacks the generator itself (version 1) is accepted up to 1,048,576 draws, which
-/// are repeated. The time is bounded by `size`.
+/// Returns LLAMA_SIEVE_OK or, with nothing changed, a negative error: NULL, a sieve in use, too
+/// little memory, LLAMA_SIEVE_ERROR_INVALID for other options, or LLAMA_SIEVE_ERROR_STATE for more
+/// than LLAMA_SIEVE_STATE_MAX_BYTES, and for bytes that are not a state, are damaged, have an
+/// unknown version, or belong to a sieve whose stages with a memory differ. With options 0 that is
+/// also the error for a generator other than the parameters'. With LLAMA_SIEVE_STATE_PARAMS it is
+/// also the error for a state of an earlier version, which has no parameters, and for parameters
+/// that llama_sieve_new would refuse. Apart from that, states of earlier versions are accepted. A
+/// state of mt19937 that lacks the generator itself (version 1) is accepted up to 1,048,576 draws,
+/// which are repeated. The time is bounded by `size`.
 ///
 /// # Safety
 /// `sieve` is NULL or alive; `bytes` is NULL or `size` bytes.
