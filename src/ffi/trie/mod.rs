@@ -147,8 +147,8 @@ pub unsafe extern "C" fn llama_sieve_init_trie_slot(
 }
 
 /// Sets the constraint of a token trie sampler, which is active at the root of the first descriptor
-/// from the next token on. May be called from any thread, even while the sampler runs. A payload
-/// whose trie is still in the cache is not parsed again.
+/// from the next token on. May be called from any thread, even while the sampler runs. A valid
+/// payload that is still in the cache is not parsed again.
 ///
 /// `json` has `len` bytes, LLAMA_SIEVE_TRIE_MAX_PAYLOAD at most, and need not end with NUL. Returns
 /// LLAMA_SIEVE_OK, or a negative LLAMA_SIEVE_ERROR_*, with the constraint unchanged.
@@ -182,7 +182,7 @@ pub unsafe extern "C" fn llama_sieve_trie_clear(smpl: *mut llama_sampler) {
 }
 
 /// Begins the span of the descriptor whose path is `path`, at its root. Returns LLAMA_SIEVE_OK;
-/// LLAMA_SIEVE_ERROR_NOT_FOUND if nothing is set or no descriptor has the path, with the existing
+/// LLAMA_SIEVE_ERROR_NOT_FOUND if nothing is set or no descriptor has the path, with some existing
 /// paths in the text; or another negative LLAMA_SIEVE_ERROR_*. On error nothing changes.
 ///
 /// # Safety
@@ -308,8 +308,8 @@ pub struct llama_sieve_trie_stats {
     pub struct_size: usize,
     /// The number of lookups that found a trie.
     pub hits: u64,
-    /// The number of these lookups for a payload whose bytes were new but whose sets were known:
-    /// the same values in another order.
+    /// The number of these lookups for a payload whose bytes were new but whose sets were known,
+    /// such as the same values in another order.
     pub reordered: u64,
     /// The number of lookups that found none.
     pub misses: u64,
