@@ -25,8 +25,8 @@ type GetModel = unsafe extern "C-unwind" fn(*const llama_context) -> *const llam
 type GetVocab = unsafe extern "C-unwind" fn(*const llama_model) -> *const llama_vocab;
 type NTokens = unsafe extern "C-unwind" fn(*const llama_vocab) -> i32;
 
-/// The host's functions that return the logits of a context. They are called outside the guard, so
-/// that their exceptions pass through.
+/// The host's functions that return the logits and the vocabulary of a context. Chains call them
+/// outside the guard, so that their exceptions pass through.
 #[derive(Clone, Copy)]
 pub(super) struct ContextFunctions {
     logits_ith: LogitsIth,

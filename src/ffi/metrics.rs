@@ -143,7 +143,8 @@ pub unsafe extern "C" fn llama_sieve_candidates_surprisal(
 
 /// The perplexity of a text so far: the exponential of the mean surprisal of its tokens.
 ///
-/// It is made by llama_sieve_ppl_new and owned by the caller. One thread may use it at a time.
+/// It is made by llama_sieve_ppl_new or llama_sieve_ppl_clone and owned by the caller. One thread
+/// may use it at a time.
 #[allow(non_camel_case_types)]
 #[derive(Debug)]
 pub struct llama_sieve_ppl(RollingPerplexity);
@@ -183,7 +184,7 @@ pub extern "C" fn llama_sieve_ppl_new() -> *mut llama_sieve_ppl {
 /// perplexity infinite.
 ///
 /// # Safety
-/// `ppl` is NULL (then nothing happens) or alive, and used by no other thread during the call.
+/// `ppl` is NULL (an error) or alive, and used by no other thread during the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llama_sieve_ppl_add(ppl: *mut llama_sieve_ppl, surprisal_nats: f32) {
     value("llama_sieve_ppl_add", (), || {
@@ -265,8 +266,8 @@ pub unsafe extern "C" fn llama_sieve_ppl_free(ppl: *mut llama_sieve_ppl) {
         || (),
         || {
             if usable("the object", ppl).is_ok() {
-                // SAFETY: the caller guarantees that it comes from llama_sieve_ppl_new and is not
-                // used any more.
+                // SAFETY: the caller guarantees that it comes from llama_sieve_ppl_new or
+                // llama_sieve_ppl_clone, and is not used any more.
                 drop(unsafe { Box::from_raw(ppl) });
             }
         },

@@ -1,10 +1,10 @@
-//! The constructors of the drop-in samplers, with the arguments of llama.cpp's own.
+//! The constructors of the drop-in samplers, with the arguments of llama.cpp's own, if it has one.
 //!
 //! Each returns a `llama_sampler` of the host, to be added to a chain or freed with
-//! `llama_sampler_free`, or NULL if there is no host. Parameters that disable the built-in give a
-//! sampler that does nothing, whose name begins with a question mark, like the built-in's. If a
-//! parameter is not finite, one warning is logged, a filter does nothing, and a selector takes the
-//! largest logit.
+//! `llama_sampler_free`, or NULL on failure, such as without a host. Parameters that disable the
+//! built-in give a sampler that does nothing, whose name begins with a question mark, like the
+//! built-in's. If a parameter is not finite, one warning is logged, a filter does nothing, and a
+//! selector takes the largest logit.
 
 use std::ffi::{CStr, c_char};
 use std::fmt;
@@ -71,7 +71,7 @@ vtables! {
     MIN_K: MinK,
 }
 
-/// The vtables of the samplers that report their seed.
+/// The vtables of the drop-in samplers that report their seed.
 pub(super) static SEEDED: [&Vtable; 3] = [&DIST, &MIROSTAT, &MIROSTAT_V2];
 
 /// The vtables of the samplers that have a built-in counterpart in a host's graph.
@@ -549,9 +549,10 @@ pub extern "C-unwind" fn llama_sieve_init_quadratic(factor: f32, curve: f32) -> 
 
 /// Min-k: keeps the candidates before the steepest fall of the sorted logits, in their order. The
 /// fall after the first k is weighted by 1 / k. At least floor(`tau` / (largest - smallest + 1e-8))
-/// are kept, which matters if the logits are nearly equal (Ding et al. 2026, arXiv:2604.11012). The
-/// cut does not depend on a temperature before it. Equal candidates are kept or dropped together.
-/// Masked ones do not count and are dropped. llama.cpp does not have it. Disabled: `tau` < 0.
+/// are kept, which matters if the logits are nearly equal (Ding et al. 2026, arXiv:2604.11012).
+/// Apart from that minimum, the cut does not depend on a temperature before it. Equal candidates
+/// are kept or dropped together. Masked ones do not count and are dropped, unless all are masked.
+/// llama.cpp does not have it. Disabled: `tau` < 0.
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn llama_sieve_init_min_k(tau: f32) -> *mut llama_sampler {
     construct(&MIN_K, c"?min-k", &[tau], || MinK::new(tau))
