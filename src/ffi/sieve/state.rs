@@ -114,7 +114,7 @@ pub unsafe extern "C" fn llama_sieve_state_load(
 /// also the error for a state of an earlier version, which has no parameters, and for parameters
 /// that llama_sieve_new would refuse. Apart from that, states of earlier versions are accepted. A
 /// state of mt19937 that lacks the generator itself (version 1) is accepted up to 1,048,576 draws,
-/// which are repeated. The time is bounded by `size`.
+/// which are repeated. Otherwise the time is bounded by `size`.
 ///
 /// # Safety
 /// `sieve` is NULL or alive; `bytes` is NULL or `size` bytes.
