@@ -481,9 +481,10 @@ struct llama_sampler *llama_sieve_init_quadratic(float factor, float curve);
 /*
  Min-k: keeps the candidates before the steepest fall of the sorted logits, in their order. The
  fall after the first k is weighted by 1 / k. At least floor(tau / (largest - smallest + 1e-8))
- are kept, which matters if the logits are nearly equal (Ding et al. 2026, arXiv:2604.11012). The
- cut does not depend on a temperature before it. Equal candidates are kept or dropped together.
- Masked ones do not count and are dropped. llama.cpp does not have it. Disabled: tau < 0.
+ are kept, which matters if the logits are nearly equal (Ding et al. 2026, arXiv:2604.11012).
+ Apart from that minimum, the cut does not depend on a temperature before it. Equal candidates
+ are kept or dropped together. Masked ones do not count and are dropped, unless all are masked.
+ llama.cpp does not have it. Disabled: tau < 0.
  */
 struct llama_sampler *llama_sieve_init_min_k(float tau);
 
@@ -699,12 +700,12 @@ uint32_t llama_sieve_get_seed(const struct llama_sampler *smpl);
 /*
  Samples like llama_sampler_sample, with the same arguments: the chain selects a token among the
  logits of output idx (-1: the last), and every member accepts it. The token is the same, but
- no array of the whole vocabulary is filled.
+ no array of the whole vocabulary is filled unless a member needs one.
 
  chain is a llama_sampler_chain, or a single sampler, of this library's samplers, built-ins and
- others in any order. If the context has already sampled on a backend (llama_set_sampler), or the
- chain was made for that, the host's own llama_sampler_sample is called. Exceptions of members
- reach the caller.
+ others in any order. If the context has already sampled on a backend (llama_set_sampler), or a
+ member that is not this library's was once given to a backend, the host's own
+ llama_sampler_sample is called. Exceptions of members reach the caller.
 
  Returns the token, or a negative error, with nothing accepted: chain or context NULL, no host,
  no logits for idx, LLAMA_SIEVE_ERROR_NO_CANDIDATE if the chain leaves no candidate or selects
@@ -800,9 +801,10 @@ int llama_sieve_chain_sample_batch(struct llama_sampler *const *chains,
 
  The last token is that of the last llama_sieve_chain_sample, _logits, _f16 or _bf16 on this
  thread, which must have been with this chain. Otherwise the function returns 0, and the last
- error says why. It also returns 0 if the host's own llama_sampler_sample was called. The
- candidates may be computed from the logits again, so the caller must not have changed these
- since. A new chain at the address of a freed one must sample first.
+ error says why. It also returns 0 after llama_sieve_chain_sample_batch, and if the host's own
+ llama_sampler_sample was called. The candidates may be computed from the logits again, so the
+ caller must not have changed these since. A new chain at the address of a freed one must sample
+ first.
 
  Returns a negative error if the chain is NULL, if out is NULL although cap is not 0, or if
  cap is too large.
@@ -874,7 +876,10 @@ int llama_sieve_trace(llama_sieve_trace_callback callback, void *user, const cha
  * llama_sieve_sample describes.
  * ---------------------------------------------------------------------------------------------- */
 
-/* Mode: tsampler's default. It is kept with the parameters, and has no effect. */
+/*
+ Mode: the default of tsampler, a sampler library. It is kept with the parameters, and has no
+ effect.
+ */
 #define LLAMA_SIEVE_MODE_FAST 0
 
 /*
@@ -941,7 +946,7 @@ typedef struct llama_sieve_params {
    by <= 0.
    */
   float top_n_sigma;
-  /* The minimum number of tokens that typical, top-p and min-p keep. Default 1. */
+  /* The minimum number of tokens that typical, top-p, min-p and XTC keep. Default 1. */
   size_t min_keep;
   /*
    The number of most recently accepted tokens that are penalised. Default 64; disabled
@@ -990,8 +995,9 @@ typedef struct llama_sieve_params {
 struct llama_sieve_params llama_sieve_default_params(void);
 
 /*
- A sampler of one sequence over raw logits. It is made by llama_sieve_new and owned by the
- caller. One thread may use it at a time: a second one gets LLAMA_SIEVE_ERROR_BUSY.
+ A sampler of one sequence over raw logits. It is made by llama_sieve_new or llama_sieve_clone
+ and owned by the caller, unless it comes from llama_sieve_of_sampler. One thread may use it at a
+ time: a second one gets LLAMA_SIEVE_ERROR_BUSY.
  */
 typedef struct llama_sieve llama_sieve;
 
@@ -1037,7 +1043,8 @@ void llama_sieve_reset(struct llama_sieve *sieve);
 /*
  Replaces the parameters, from the next token on. History and generator stay. A different rng
  begins its stream at seed. A new seed of the same rng takes effect at llama_sieve_reset. A
- smaller penalty_last_n keeps the newest tokens. Allocates nothing if there is no bias.
+ smaller penalty_last_n keeps the newest tokens. Allocates nothing if there is no bias and
+ penalty_last_n does not grow.
 
  Returns LLAMA_SIEVE_OK, or a negative error; the old parameters then stay.
 
@@ -1052,11 +1059,11 @@ int llama_sieve_set_params(struct llama_sieve *sieve, const struct llama_sieve_p
 
 /*
  Allocates the memory for vocabularies of up to n_vocab tokens with the current parameters, so
- that even the first token allocates nothing. Two kinds of buffers may still grow: those of
- stages set by llama_sieve_set_stages, with the number of logits, and the tables of penalties and
- DRY, as tokens are accepted. History, generator and statistics stay. It reserves up to 1024
- bytes of address space for each token of the vocabulary, depending on the parameters. The system
- provides a page only when it is first written to, and most pages never are.
+ that even the first token allocates nothing on this thread. Two kinds of buffers may still grow:
+ those of stages set by llama_sieve_set_stages, with the number of logits, and the tables of
+ penalties and DRY, as tokens are accepted. History, generator and statistics stay. It reserves
+ up to 1024 bytes of address space for each token of the vocabulary, depending on the parameters.
+ The system provides a page only when it is first written to, and most pages never are.
 
  Returns LLAMA_SIEVE_OK, or, with nothing changed, a negative error: NULL, LLAMA_SIEVE_ERROR_SIZE
  (n_vocab <= 0 or above LLAMA_SIEVE_MAX_RESERVED), LLAMA_SIEVE_ERROR_BUSY, or
@@ -1127,8 +1134,8 @@ int32_t llama_sieve_sample_bf16(struct llama_sieve *sieve, const uint16_t *logit
  (LLAMA_SIEVE_ERROR_INTERNAL in out) disables only that sieve.
 
  The caller guarantees:
- sieves, logits and out are NULL or n elements; each sieve is alive; each element of
- logits is NULL or n_vocab floats.
+ sieves, logits and out are NULL or n elements; each sieve is NULL or alive; each element
+ of logits is NULL or n_vocab floats.
  */
 int llama_sieve_sample_batch(struct llama_sieve *const *sieves,
                              const float *const *logits,
@@ -1153,7 +1160,8 @@ int32_t llama_sieve_sample_ctx(struct llama_sieve *sieve, struct llama_context *
 
 /*
  Returns the number of tokens accepted since the sieve was made or reset: the position of the
- next token, counted from 0. Returns 0, with an error, for NULL and for a sieve in use.
+ next token, counted from 0. A loaded state sets it. Returns 0, with an error, for NULL and for a
+ sieve in use.
 
  The caller guarantees:
  sieve is NULL or alive.
@@ -1307,10 +1315,10 @@ int llama_sieve_measure(struct llama_sieve *sieve, bool measured);
 
  Each count is the number of candidates with a probability above 0 after a stage. Unless
  llama_sieve_set_stages has set the stages, no stage has a higher count than the stage before it,
- and the last count is the number of candidates drawn from. With stages set by
- llama_sieve_set_stages each is taken after the stage of its name, at any position, or is the
- number of candidates drawn from if there is no such stage. Entropies and surprisals are in nats,
- and NaN unless requested by llama_sieve_measure.
+ and the last count is the number of candidates drawn from, unless the temperature is below
+ 0.001. With stages set by llama_sieve_set_stages each is taken after the stage of its name, at
+ any position, or is the number of candidates drawn from if there is no such stage. Entropies and
+ surprisals are in nats, and NaN unless requested by llama_sieve_measure.
  */
 typedef struct llama_sieve_stats {
   /* sizeof(llama_sieve_stats) of the caller. */
@@ -1459,7 +1467,7 @@ struct llama_sieve_stages llama_sieve_default_stages(void);
  With n_stages 0 it only draws. Each stage is the exact sampler, as in a chain, with one
  exception: a temperature below 0.001 counts as 0, unless it is a dynamic temperature with a
  range above 0. The bias still comes first. If the last stage is mirostat or adaptive-p, it draws
- the token. No other stage may be one of these. Otherwise the parameters' method draws. With
+ the token. Otherwise the parameters' method draws. No other stage may be one of these. With
  mt19937 and LLAMA_SIEVE_METHOD_CDF the tokens are those of llama.cpp's chain of these samplers
  and dist, all with the sieve's seed. May be called between any two tokens: stages that stay keep
  their memory, even after parameters that disabled them.
@@ -1547,8 +1555,8 @@ int llama_sieve_set_dry_breakers(struct llama_sieve *sieve,
  or a sieve in use. It grows with the accepted tokens up to 136 + 8 * n_bias + 4 *
  penalty_last_n, and with mt19937 another 2496. Stages with a memory that are set by
  llama_sieve_set_stages add 8 bytes each, 4 per token that DRY searches, at most 16 for mirostat
- or adaptive-p, with mt19937 2496 for each stage that draws, and the memory of each sampler in a
- slot.
+ or adaptive-p, with mt19937 2496 for each stage that draws random numbers, and the name and the
+ memory of each sampler in a slot.
 
  The caller guarantees:
  sieve is NULL or alive.
@@ -1559,8 +1567,8 @@ size_t llama_sieve_state_size(const struct llama_sieve *sieve);
 #define LLAMA_SIEVE_STATE_MAX_BYTES 1073741824
 
 /*
- Writes history, generator and parameters into the first llama_sieve_state_size bytes of bytes,
- in a format that is the same on every machine.
+ Writes history, generator, parameters and the memory of stages into the first
+ llama_sieve_state_size bytes of bytes, in a format that is the same on every machine.
 
  Returns LLAMA_SIEVE_OK or, with nothing written, a negative error: NULL, a sieve in use, or
  LLAMA_SIEVE_ERROR_STATE if size is too small or above LLAMA_SIEVE_STATE_MAX_BYTES, or if the
@@ -1594,15 +1602,15 @@ int llama_sieve_state_load(struct llama_sieve *sieve, const uint8_t *bytes, size
  tokens. With LLAMA_SIEVE_STATE_PARAMS the saved parameters are restored, including biases and
  generator, so that a sieve with any parameters continues exactly like the one that saved them.
 
- Returns LLAMA_SIEVE_OK or, with nothing changed, a negative error: NULL,
- LLAMA_SIEVE_ERROR_INVALID for other options, or LLAMA_SIEVE_ERROR_STATE for more than
- LLAMA_SIEVE_STATE_MAX_BYTES, and for bytes that are not a state, are damaged, have an unknown
- version, or belong to a sieve whose stages with a memory differ. With options 0 that is also the
- error for a generator other than the parameters'. With LLAMA_SIEVE_STATE_PARAMS it is also the
- error for a state of an earlier version, which has no parameters, and for parameters that
- llama_sieve_new would refuse. Apart from that, states of earlier versions are accepted. A state
- of mt19937 that lacks the generator itself (version 1) is accepted up to 1,048,576 draws, which
- are repeated. The time is bounded by size.
+ Returns LLAMA_SIEVE_OK or, with nothing changed, a negative error: NULL, a sieve in use, too
+ little memory, LLAMA_SIEVE_ERROR_INVALID for other options, or LLAMA_SIEVE_ERROR_STATE for more
+ than LLAMA_SIEVE_STATE_MAX_BYTES, and for bytes that are not a state, are damaged, have an
+ unknown version, or belong to a sieve whose stages with a memory differ. With options 0 that is
+ also the error for a generator other than the parameters'. With LLAMA_SIEVE_STATE_PARAMS it is
+ also the error for a state of an earlier version, which has no parameters, and for parameters
+ that llama_sieve_new would refuse. Apart from that, states of earlier versions are accepted. A
+ state of mt19937 that lacks the generator itself (version 1) is accepted up to 1,048,576 draws,
+ which are repeated. Otherwise the time is bounded by size.
 
  The caller guarantees:
  sieve is NULL or alive; bytes is NULL or size bytes.
@@ -1717,8 +1725,8 @@ struct llama_sampler *llama_sieve_init_trie_slot(const struct llama_vocab *vocab
 
 /*
  Sets the constraint of a token trie sampler, which is active at the root of the first descriptor
- from the next token on. May be called from any thread, even while the sampler runs. A payload
- whose trie is still in the cache is not parsed again.
+ from the next token on. May be called from any thread, even while the sampler runs. A valid
+ payload that is still in the cache is not parsed again.
 
  json has len bytes, LLAMA_SIEVE_TRIE_MAX_PAYLOAD at most, and need not end with NUL. Returns
  LLAMA_SIEVE_OK, or a negative LLAMA_SIEVE_ERROR_*, with the constraint unchanged.
@@ -1739,7 +1747,7 @@ void llama_sieve_trie_clear(struct llama_sampler *smpl);
 
 /*
  Begins the span of the descriptor whose path is path, at its root. Returns LLAMA_SIEVE_OK;
- LLAMA_SIEVE_ERROR_NOT_FOUND if nothing is set or no descriptor has the path, with the existing
+ LLAMA_SIEVE_ERROR_NOT_FOUND if nothing is set or no descriptor has the path, with some existing
  paths in the text; or another negative LLAMA_SIEVE_ERROR_*. On error nothing changes.
 
  The caller guarantees:
@@ -1836,8 +1844,8 @@ typedef struct llama_sieve_trie_stats {
   /* The number of lookups that found a trie. */
   uint64_t hits;
   /*
-   The number of these lookups for a payload whose bytes were new but whose sets were known:
-   the same values in another order.
+   The number of these lookups for a payload whose bytes were new but whose sets were known,
+   such as the same values in another order.
    */
   uint64_t reordered;
   /* The number of lookups that found none. */
@@ -2525,7 +2533,8 @@ float llama_sieve_candidates_surprisal(const struct llama_token_data *candidates
 /*
  The perplexity of a text so far: the exponential of the mean surprisal of its tokens.
 
- It is made by llama_sieve_ppl_new and owned by the caller. One thread may use it at a time.
+ It is made by llama_sieve_ppl_new or llama_sieve_ppl_clone and owned by the caller. One thread
+ may use it at a time.
  */
 typedef struct llama_sieve_ppl llama_sieve_ppl;
 
@@ -2540,7 +2549,7 @@ struct llama_sieve_ppl *llama_sieve_ppl_new(void);
  perplexity infinite.
 
  The caller guarantees:
- ppl is NULL (then nothing happens) or alive, and used by no other thread during the call.
+ ppl is NULL (an error) or alive, and used by no other thread during the call.
  */
 void llama_sieve_ppl_add(struct llama_sieve_ppl *ppl, float surprisal_nats);
 
