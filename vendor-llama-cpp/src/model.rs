@@ -233,7 +233,8 @@ impl<'model> Context<'model> {
     ///
     /// # Panics
     ///
-    /// If nothing has been decoded, or nothing since `clear`.
+    /// If nothing has been decoded, or nothing since `clear`, or if llama.cpp failed in the last
+    /// `decode`.
     pub fn logits(&self) -> &[f32] {
         assert!(self.has_logits, "there are no logits before a decode");
         // SAFETY: the context is valid as long as `self`.
@@ -292,7 +293,7 @@ pub fn version() -> &'static str {
 }
 
 /// Stops llama.cpp from printing. Its errors then appear in the errors of this module.
-/// [`Model::load`] calls this function the first time.
+/// Loading or writing the first model calls this function.
 pub fn quiet_logs() {
     // SAFETY: `keep_error` is a function of the type asked for and uses no user data.
     unsafe { sys::llama_log_set(Some(keep_error), ptr::null_mut()) };

@@ -24,8 +24,7 @@ use tokens::Tokenizer;
 pub(crate) use tokens::symbol;
 use weights::Random;
 
-/// The vocabulary sizes that can be written: from the 256 bytes alone to all merges that the
-/// tokenizer has.
+/// The vocabulary sizes that can be written. The smallest vocabulary has only the 256 bytes.
 pub const VOCAB_SIZES: RangeInclusive<usize> = 256..=524_288;
 
 /// The standard deviation of the logits.
@@ -214,7 +213,7 @@ pub fn cached(n_vocab: usize, seed: u64) -> PathBuf {
     path
 }
 
-/// Writes the file under another name first, so that no other test ever sees a partial file.
+/// Writes the file under another name first, so that no other process ever sees a partial file.
 fn write_whole(model: &TestModel, path: &Path) -> Result<(), String> {
     static COUNTER: AtomicU32 = AtomicU32::new(0);
     let number = COUNTER.fetch_add(1, Ordering::Relaxed);

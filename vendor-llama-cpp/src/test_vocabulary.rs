@@ -74,7 +74,7 @@ fn write_to(file: &Gguf, path: &Path) -> Result<(), String> {
     model::forget_error();
     let c_path = CString::new(path.as_os_str().as_bytes())
         .map_err(|_| format!("{}: a file name cannot contain NUL", path.display()))?;
-    // SAFETY: file and path are valid, and only what is said about the file is written.
+    // SAFETY: file and path are valid, and only the metadata is written.
     match unsafe { sys::gguf_write_to_file(file.as_ptr(), c_path.as_ptr(), true) } {
         true => Ok(()),
         false => Err(format!(
