@@ -1,6 +1,6 @@
 //! Whole chains straight from the logits, compared with a host that fills the candidate array and
-//! applies the chain of built-ins. For cuts that llama.cpp does not have, the comparison is with
-//! the same chain without the cut.
+//! applies the chain of built-ins. For cuts and transformations that llama.cpp does not have, the
+//! comparison is with the same chain without them.
 
 use std::time::Instant;
 
@@ -54,7 +54,7 @@ fn typical() -> [HostSampler; 2] {
     both!(llama_sieve_init_typical, llama_sampler_init_typical; 0.9, 1)
 }
 
-/// Returns llama.cpp's default chain with these penalties and this XTC.
+/// Returns llama.cpp's default chain with these penalties and this XTC, and without DRY.
 fn default_chain(penalties: [HostSampler; 2], xtc: [HostSampler; 2]) -> [HostSampler; 2] {
     chain([
         penalties,
@@ -85,8 +85,8 @@ fn beside(
     [with, without].map(HostSampler::chain)
 }
 
-/// Makes two rows for each cut that llama.cpp does not have: one in which the cut comes between a
-/// top-k and the draw, and one in which it comes before temperature and draw.
+/// Makes two rows for each cut or transformation: one in which it comes between a top-k and the
+/// draw, and one in which it comes before temperature and draw.
 macro_rules! cuts {
     ($($name:literal: $make:expr,)*) => {
         [$(
@@ -102,7 +102,7 @@ macro_rules! cuts {
     };
 }
 
-/// Rows of the cuts that llama.cpp does not have.
+/// Rows of the cuts, and of the quadratic transformation, that llama.cpp does not have.
 pub const CUTS: [Row; 14] = cuts! {
     "p_less": llama_sieve_init_p_less(false),
     "top_a": llama_sieve_init_top_a(0.2),

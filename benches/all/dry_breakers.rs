@@ -54,8 +54,8 @@ pub fn run(options: &Options, done: &mut dyn FnMut(Measurement)) {
     });
 }
 
-/// Checks that both samplers penalise alike, after a text in which any of the first thousand tokens
-/// may be a breaker.
+/// Checks that both samplers penalise alike, after a text of twelve different tokens, one of which
+/// is a breaker.
 fn check(ours: &HostSampler, theirs: &HostSampler) {
     let mut rng = Rng(51);
     for _ in 0..900 {

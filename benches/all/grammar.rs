@@ -1,8 +1,8 @@
-//! Grammars compared with llama.cpp's own. The rows are: the application to the whole array, the
-//! mask alone, the constructor, the calls for one token at a time, a chain straight from the
-//! logits, and a token while a lazy grammar waits for one of 139 triggers. The rows in which both
-//! sides process an array check that both leave the same candidates, and the chain checks the
-//! tokens.
+//! Grammars compared with llama.cpp's own. The rows are: the vocabulary's tree, the application to
+//! the whole array, the mask alone, the constructor, the calls for one token at a time, a chain
+//! straight from the logits, and a token while a lazy grammar waits for one of 139 triggers. The
+//! rows in which both sides process an array check that both leave the same candidates, and the
+//! chain checks the tokens.
 //!
 //! The vocabulary is that of the GGUF file that LLAMA_SIEVE_BENCH_VOCABULARY names. Without it,
 //! 128,256 texts are generated: single bytes, and syllables, words and numbers as tokenizers have
@@ -289,7 +289,7 @@ fn walks_of_both(model: &Model, text: &str, input: &Array) -> [Vec<f64>; 2] {
     times
 }
 
-/// Fills an array from the model's logits, as a host does before each application. A copy of a
+/// Fills an array from the logits, as a host does before each application. A copy of a
 /// whole array would move three times as much memory.
 fn refill(array: &mut Array, logits: &[f32]) {
     fill(&mut array.data, logits);

@@ -1,7 +1,7 @@
-//! Instruction counts of every drop-in, of the sieve on raw logits, and of the samplers that
-//! llama.cpp does not have, as a check against regressions: unlike times, the counts are equal on a
+//! Instruction counts of most drop-ins, of the sieve on raw logits, and of samplers that llama.cpp
+//! does not have, as a check against regressions: unlike times, the counts are equal on a
 //! busy and on an idle machine. Two of the sieves are also measured while a trace is recorded, and
-//! one row is the cost of a trace that is off.
+//! so is the cost of a trace that is off.
 //!
 //! `cargo bench -- --instructions` runs this program again under valgrind's callgrind, on the AVX2
 //! path (valgrind does not support AVX-512), and compares the instructions of one `apply` to
@@ -180,7 +180,8 @@ fn apply(sampler: &HostSampler, array: &mut Array) {
 }
 
 /// Counts the instructions, and compares the counts with the committed ones, or replaces those if
-/// `update` is true. Returns true if no row has become worse.
+/// `update` is true. Returns false if, with the same compiler, a count has risen too far or is not
+/// among the committed ones.
 pub fn check(update: bool) -> bool {
     if Command::new("valgrind").arg("--version").output().is_err() {
         println!("skipped: instruction counts need valgrind");

@@ -1,25 +1,25 @@
 //! All benchmarks, in one process and one run: `cargo bench`.
 //!
-//! - `samplers`: every drop-in and four chains compared with the built-ins, on candidate arrays of
+//! - `samplers`: most drop-ins and four chains compared with the built-ins, on candidate arrays of
 //!   six sizes and nine shapes, and on logits of the trained model;
 //! - `chains`: whole chains straight from the logits, compared with a host's path from the same
 //!   logits to the token;
-//! - `cuts`: chains with a cut that llama.cpp does not have, compared with the same chain without
-//!   it;
+//! - `cuts`: chains with a cut or a transformation that llama.cpp does not have, compared with the
+//!   same chain without it;
 //! - `sieve`: the sieve on raw logits, compared with a host's candidate array and the built-in
 //!   chain;
 //! - `trie`: the token trie, compared with the built-in grammar;
 //! - `grammar`: plain and lazy grammars, compared with the built-in;
 //! - `dry_breakers`: the constructor of DRY, compared with the built-in's;
 //! - `tokens`: bans and the loop breaker, for one token;
-//! - `shapes`, only if named with `--part`: every drop-in on arrays that are ordered or have few
-//!   different values.
+//! - `shapes`, only if named with `--part`: the drop-ins of `samplers` on arrays that are ordered,
+//!   have few different values or are rounded.
 //!
 //! The two sides of a row take turns on fresh copies of one input, except in `trie`. Where both
 //! compute the same, most rows also check that the results are equal. The figures are medians of
-//! the thread's CPU time, except those of batches, which are wall-clock times, and those of
-//! `tokens`, which are minima. "floor" is the time of this library's maximum over the same array:
-//! the least that a pass over it can cost.
+//! the thread's CPU time, unless the name of a row says otherwise. Those of batches are wall-clock
+//! times, and those of `tokens` are minima. "floor" is the time of this library's maximum over the
+//! same array: the least that a pass over it can cost.
 //!
 //! `cargo bench -- --help` lists the options.
 

@@ -6,14 +6,15 @@ use std::process::Command;
 use llama_sieve::simd;
 use serde::Serialize;
 
-/// A row of the results. Times are in nanoseconds: medians, or minima in the part `tokens`.
+/// A row of the results. Times are in nanoseconds.
 #[derive(Serialize)]
 pub struct Measurement {
     pub part: String,
     pub name: String,
     /// The number of candidates.
     pub n: usize,
-    /// The name of the input's shape, such as "peaked"; empty in parts that have only one input.
+    /// The name of the input's shape, such as "peaked"; empty in most rows of parts that have only
+    /// one input.
     pub shape: String,
     pub ours_ns: f64,
     /// The time of the other side, if there is one: the built-in or, for a cut, the chain without

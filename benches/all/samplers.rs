@@ -1,5 +1,5 @@
-//! Every drop-in compared with its built-in, on candidate arrays as large as a vocabulary, and on
-//! logits of the trained model.
+//! Most drop-ins compared with their built-ins, on candidate arrays of several sizes, and on logits
+//! of the trained model.
 //!
 //! The copy of the array is not timed. It leaves as much of the array in the caches as a host's
 //! loop that builds the array does.

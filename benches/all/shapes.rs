@@ -1,5 +1,5 @@
-//! Every drop-in compared with its built-in on arrays that are ordered or have few different
-//! values, on which the host's sorts are quickest, and on arrays rounded to half precision. The
+//! Drop-ins compared with their built-ins on arrays that are ordered or have few different values,
+//! which are the best or the worst case of sorts, and on arrays rounded to half precision. The
 //! purpose is to find drop-ins that are slower than the built-in.
 //!
 //! Each is measured four times. "again": the sampler has processed such arrays before. "new": the

@@ -1,18 +1,18 @@
 //! The sieve on raw logits, compared with a host that builds its candidate array from them and runs
 //! the built-in chain.
 //!
-//! Each row first checks that both sides choose the same token and leave the same candidates, or
-//! that a metric is within a millionth of its value in `double` arithmetic. In all rows but the
-//! batches, the logits are loaded into the caches before each call. Batches are timed on the wall
-//! clock: once after idle time in which other calls run on one thread, as between two forward
-//! passes, and once with one batch immediately after another. The floor is the maximum over the
-//! same logits in single precision.
+//! Each row first checks that both sides leave the same candidates, that a trace does not change
+//! the token, or that a metric is within a millionth of its value in `double` arithmetic. In all
+//! rows but the batches, the logits are loaded into the caches before each call. Batches are timed
+//! on the wall clock. On two threads they are timed once after other calls that run on one thread,
+//! and once immediately after another batch. The floor is the maximum over the same logits in
+//! single precision.
 //!
-//! Where the sieve is compared with a host's path, it has two times. The first is taken immediately
-//! after that path, when the sieve's code and buffers are out of the caches and the processor's
-//! wide multipliers are powered down. Most processors with AVX-512 need some 30 us to power them
-//! up; after a forward pass on the processor they are up, after one on a graphics card they are
-//! not. The second time, "again", is that of the next call.
+//! Where the sieve is compared with a host's path, except in batches, it has two times. The first
+//! is taken immediately after that path, when the sieve's code and buffers are out of the caches
+//! and the processor's wide multipliers are powered down. Most processors with AVX-512 need some
+//! 30 us to power them up; after a forward pass on the processor they are up, after one on a
+//! graphics card they are not. The second time, "again", is that of the next call.
 //!
 //! The loads of the floor do not cross cache lines.
 //!
@@ -191,7 +191,7 @@ fn chain(params: &Params, n: usize) -> Vec<HostSampler> {
     members
 }
 
-/// The input and the options of one table.
+/// The input of a group of rows, and the options.
 struct Bench<'a> {
     options: &'a Options,
     shape: &'static str,

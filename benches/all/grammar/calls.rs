@@ -121,8 +121,8 @@ const PLACES: [(&str, &str); 3] = [
     ("behind a key of JSON", "{\"name\": "),
 ];
 
-/// Measures a chain of a grammar and the usual samplers, straight from the logits, with warm
-/// caches.
+/// Measures a chain of a grammar and the usual samplers, straight from the logits. The grammar's
+/// mask is already in its cache.
 pub fn fused(model: &Model, options: &Options, done: &mut dyn FnMut(Measurement)) {
     let n = model.n_vocab();
     let input = peaked(n, &mut Rng(71));

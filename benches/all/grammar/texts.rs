@@ -6,8 +6,8 @@ pub struct Text {
     pub name: &'static str,
     /// The grammar in GBNF, with the rule `root`.
     pub text: String,
-    /// True if the built-in is measured as well. With an ambiguous grammar, one application takes
-    /// it seconds.
+    /// True if the built-in is measured as well, and not only its constructor. With an ambiguous
+    /// grammar, one application takes it seconds.
     pub both: bool,
 }
 
