@@ -1,8 +1,8 @@
-//! The drop-in samplers: any members with any parameters in one chain, on any logits. The
-//! invariants must hold (no panic, no new ids, no empty array, a selected index within it). Where
-//! the result of the built-in is defined, every member's result must equal it bit for bit, on the
-//! array that the members before it have left. Every case is also sampled directly from its logits,
-//! with the same token and candidates.
+//! The samplers: any members with any parameters in one chain, on any logits. The invariants must
+//! hold (no panic, no empty array, a selected index within it, and new ids only from infill and the
+//! loop breaker). Where the result of the built-in is defined, every member's result must equal it
+//! bit for bit, on the array that the members before it have left. Every case is also sampled
+//! directly from its logits, with the same token and candidates.
 #![no_main]
 
 #[path = "../../tests/support/mod.rs"]
@@ -649,8 +649,8 @@ fn between(members: &mut [Member], chain: &mut HostSampler, what: &Between) {
 }
 
 impl Member {
-    /// Returns new penalties with this window, if this member is penalties that are enabled, or
-    /// disabled, in the same way. Otherwise returns a clone of this member.
+    /// Returns new penalties with this window, if this member is penalties, and the window leaves
+    /// them enabled, or disabled, as they are. Otherwise returns a clone of this member.
     fn with_window(&self, window: Whole) -> Self {
         let other = match self.spec {
             Spec::Penalties(n, _, r, f, p) => Spec::Penalties(n, window, r, f, p).make(),

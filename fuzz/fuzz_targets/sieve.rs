@@ -74,8 +74,8 @@ fn any_bits(bits: &[u8]) {
     let mut raw = llama_sieve_default_params();
     let size = size_of::<llama_sieve_params>();
     let mut bytes = vec![0u8; size];
-    // Fields beyond the given bytes keep their defaults. The biases are set separately, since a
-    // pointer with arbitrary bits would be invalid.
+    // Fields beyond the given bytes keep their defaults. The biases stay NULL, since a pointer with
+    // arbitrary bits would be invalid.
     let known = std::mem::offset_of!(llama_sieve_params, bias);
     // SAFETY: plain numbers and a pointer, copied as bytes, and the pointer's bytes stay.
     unsafe {

@@ -166,7 +166,7 @@ enum Step {
     Apply(Array),
     /// One of the tokens that may follow, if any.
     Follow(u8),
-    /// Any token, mostly one of those few.
+    /// Any token.
     Accept(i16),
     /// Accepts all forced tokens.
     Skip,
@@ -469,7 +469,7 @@ impl Walk {
         }
         let mut ids: Vec<i32> = input.iter().map(|c| c.id).collect();
         ids.sort_unstable();
-        // For an array that contains an id twice, only memory safety is guaranteed.
+        // For an array that contains an id twice, the exact result is not guaranteed.
         if ids.windows(2).all(|pair| pair[0] != pair[1]) {
             self.expected(&input, sorted, selected, &allowed)
                 .assert_same(&output);

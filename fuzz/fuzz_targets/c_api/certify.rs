@@ -30,8 +30,8 @@ const OF_KNOWN_BUILDS: [&CStr; 3] = [c"penalties", c"dry", c"logit-bias"];
 /// The sampler that needs a vocabulary, and is not certified without one.
 const INFILL: &CStr = c"infill";
 
-/// Checks the verdict on one sampler. The vendored samplers, with which all tests compare ours, are
-/// certified whatever was called before.
+/// Checks the verdict on one sampler. Those of [`CERTIFIED`] are certified whatever was called
+/// before.
 pub(crate) fn certify(name: &Name) {
     let names = CERTIFIED.iter().chain(&OF_KNOWN_BUILDS).chain([&INFILL]);
     let names: Vec<&CStr> = names.copied().collect();

@@ -22,7 +22,7 @@ use crate::{MOST_OBJECTS, Smp, World};
 /// A byte whose address is the user pointer of the callbacks for the log and for traces.
 static LOG: u8 = 0;
 
-/// Receives a line of a trace, and checks that it is JSON of a documented kind.
+/// Receives a line of a trace, and checks that it begins and ends like a JSON object with a kind.
 unsafe extern "C" fn told(json: *const c_char, len: usize, user: *mut c_void) {
     assert!(user.cast_const() == (&raw const LOG).cast());
     // SAFETY: the library gives that many bytes.

@@ -10,7 +10,7 @@ use llama_sieve_fuzz::stages::{CStages, Stages};
 use crate::answers::{OF_LOGITS, assert_answer, assert_count};
 use crate::support::family::vocabulary;
 
-/// Sets stages and breakers. Rejected ones must change nothing, and the sieve must still sample
+/// Sets stages and breakers. Rejected stages must change nothing, and the sieve must still sample
 /// afterwards.
 ///
 /// # Safety

@@ -94,7 +94,7 @@ impl World {
         }
     }
 
-    /// Sets a payload for a trie, and checks that it is changed only on success.
+    /// Sets a payload for a trie, and checks that the trie is changed only on success.
     ///
     /// # Safety
     /// All objects must be alive.

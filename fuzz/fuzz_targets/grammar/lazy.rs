@@ -74,7 +74,8 @@ struct Wait<'a> {
 }
 
 impl Wait<'_> {
-    /// Makes our sampler and the built-in one; `None` if both reject the input.
+    /// Makes our sampler and the built-in one; `None` if both reject the input, or if it exceeds a
+    /// limit of ours.
     fn pair(&self) -> Option<Pair> {
         let text = CString::new(self.grammar).expect("no NUL");
         let texts = self.texts.iter().map(|text| CString::new(*text));

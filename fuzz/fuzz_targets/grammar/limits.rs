@@ -21,8 +21,8 @@ const MOST_STEPS: usize = 10;
 /// grow for it.
 const NOTE: isize = 4 << 10;
 
-/// The vocabulary of the other targets with additional longer tokens, so that each range of lengths
-/// has some.
+/// The vocabulary of the rest of this target with additional longer tokens, so that each range of
+/// lengths has some.
 #[derive(Debug)]
 struct Texts(Vec<Vec<u8>>);
 

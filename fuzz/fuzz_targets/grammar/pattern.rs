@@ -89,7 +89,7 @@ pub fn run(data: &[u8]) {
     }
 }
 
-/// True if this error means a limit of ours, within which `std::regex` may still accept the
+/// True if this error means a limit of ours, beyond which `std::regex` may still accept the
 /// pattern.
 pub fn is_limit(said: &str) -> bool {
     said.contains("nested") || said.contains("states together")

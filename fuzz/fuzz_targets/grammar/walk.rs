@@ -45,7 +45,7 @@ pub fn run(data: &[u8]) {
     }
 }
 
-/// True if this error means a limit of ours, within which llama.cpp may still accept the text.
+/// True if this error means a limit of ours, beyond which llama.cpp may still accept the text.
 fn is_limit(what: &str) -> bool {
     what.contains("the grammar has more than") || what.contains("too many different")
 }
