@@ -14,7 +14,7 @@
 //! prompt, temperature and seeds, in the same process. Neither side's time includes reading the
 //! prompt or making the constraint. Both leave the value in the context, ready for what follows.
 //! The grammar's run ends as soon as its text is a value that is not a prefix of another, so its
-//! time does not include a token that ends the text.
+//! time then does not include a token that ends the text.
 //!
 //! With `--schema` the value is JSON that satisfies a schema. Forced text, such as keys, is
 //! appended in one batch, too, and `--record` compares with a chain that samples each token.

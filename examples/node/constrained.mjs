@@ -5,10 +5,9 @@
 //     node constrained.mjs --llama-so $LLAMA/build/bin/libllama.so --sieve-so ../../target/release/libllama_sieve.so \
 //         --shim-so ./libffi_shim.so --choices "Moses,Aaron,the LORD"
 //
-// The first lines of examples/ffi_shim.c say how to build libffi_shim.so. It is needed because
-// koffi can pass structs by value, but their declarations would have to be kept in step with
-// llama.h by hand. The paths can also be given in the environment: LLAMA_SO, LLAMA_SIEVE_SO and
-// LLAMA_SHIM_SO.
+// The first lines of examples/ffi_shim.c say how to build libffi_shim.so. koffi can pass structs by
+// value, but without the shim their declarations would have to be kept in step with llama.h by
+// hand. The paths can also be given in the environment: LLAMA_SO, LLAMA_SIEVE_SO and LLAMA_SHIM_SO.
 import path from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";

@@ -10,7 +10,7 @@ llama.cpp:
     python3 examples/python/constrained.py --llama-so $LLAMA/build/bin/libllama.so \\
         --sieve-so target/release/libllama_sieve.so --shim-so ./libffi_shim.so --choices "Moses,Aaron,the LORD"
 
-How to make libffi_shim.so is in the first lines of examples/ffi_shim.c, and why there is one.
+The first lines of examples/ffi_shim.c say how to make libffi_shim.so, and why there is one.
 """
 
 import argparse

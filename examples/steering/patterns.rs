@@ -53,8 +53,8 @@ fn deterministic(session: &mut Session<'_>) -> Result<(), String> {
         .ok_or_else(|| "one seed gave two texts".to_owned())
 }
 
-/// Generates a text in which top-p alone decides the number of candidates, and repetition is
-/// penalised.
+/// Generates a text in which top-p and min-p decide the number of candidates, without top-k, and
+/// repetition is penalised.
 fn creative(session: &mut Session<'_>) -> Result<(), String> {
     let params = Params {
         temperature: 1.2,
@@ -167,8 +167,8 @@ fn steering(session: &mut Session<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// Lets the text so far decide the next token: after " said" only " unto" is accepted here, and a
-/// capital letter must begin a name.
+/// Lets the text so far decide the next token: after " said", " unto" is favoured, and " to", a
+/// comma and a full stop are banned.
 fn validation(session: &mut Session<'_>) -> Result<(), String> {
     let pieces = session.pieces();
     let id = |text: &str| {

@@ -6,7 +6,8 @@ use llama_sieve::Token;
 use llama_sieve::metrics::{self, Base};
 use llama_sieve::sieve::Sieve;
 
-/// One token of the text, with entropies and surprisal in nats. NaN where no token was drawn.
+/// One token of the text, with entropies and surprisal in nats. `sampling_entropy` is NaN where the
+/// sieve drew no token.
 pub struct Point {
     text: String,
     entropy: f32,

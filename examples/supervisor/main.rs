@@ -39,7 +39,8 @@ LLAMA_SIEVE_VERBOSE is 1 for the program unless it is set: the supervisor reads 
 says, and passes each sampler's line on once.
 ";
 
-/// The time for the last lines of a child that has ended: its own children may hold the pipe open.
+/// The longest wait for another line of a child that has ended: its own children may hold the pipe
+/// open.
 const LAST_LINES: Duration = Duration::from_secs(5);
 
 struct Options {
@@ -127,8 +128,8 @@ fn of_this_build() -> Result<PathBuf, String> {
     Ok(build.join("libllama_sieve_preload.so"))
 }
 
-/// Runs the program until it succeeds, a signal ends it, or no restart is left. Returns its exit
-/// code.
+/// Runs the program until it succeeds, a signal asks the supervisor to end, or no restart is left.
+/// Returns its exit code, or that of the signal.
 fn supervise(options: &Options) -> Result<u8, String> {
     let preload = child::nameable(&options.preload)?;
     let (sender, events) = channel();
