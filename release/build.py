@@ -1,6 +1,6 @@
-"""Compiles the libraries for one target, with cargo and with zig as the linker.
+"""Compiles the libraries and the program for one target, with cargo.
 
-The linker for Windows is MinGW's. For macOS it is LLVM's, which comes with Rust, because zig's
+The linker for Linux is zig, and for Windows MinGW's. For macOS it is LLVM's, which comes with Rust, because zig's
 exports every symbol.
 """
 

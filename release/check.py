@@ -446,7 +446,7 @@ class Installation:
                 (self._path / name).symlink_to(os.path.realpath(found))
 
     def check(self) -> None:
-        """Installs each kind of package, and samples with it."""
+        """Installs each kind of package, and uses it."""
         kinds = [self._archive, self._preload, self._wheel, self._npm]
         for kind in kinds + ([self._debian_packages] if self._debian else []):
             kind()

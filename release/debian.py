@@ -1,4 +1,4 @@
-"""Packs Debian packages: the library, the development files, and the tools."""
+"""Packs Debian packages: the library, development files, tools, and debug symbols."""
 
 from __future__ import annotations
 

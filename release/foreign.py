@@ -1,4 +1,4 @@
-"""Fetches Debian's packages for another processor, with apt's data in a folder of its own."""
+"""Fetches Debian's packages for a given processor, with apt's data in a folder of its own."""
 
 from __future__ import annotations
 
