@@ -1,7 +1,7 @@
 """Compiles the libraries and the program for one target, with cargo.
 
-The linker for Linux is zig, and for Windows MinGW's. For macOS it is LLVM's, which comes with Rust, because zig's
-exports every symbol.
+The linker for Linux is zig, and for Windows MinGW's. For macOS it is LLVM's, which comes with Rust,
+because zig's exports every symbol.
 """
 
 from __future__ import annotations
