@@ -159,7 +159,9 @@ fn set(model: &Model) -> [f64; 2] {
     let mut n = 0;
     let fresh = || {
         n += 1;
-        json.replace("bench", &format!("bench{n:04}"))
+        let other = json.replace(r#""path":"p""#, &format!(r#""path":"p{n:04}""#));
+        assert_ne!(other, json, "another payload");
+        other
     };
     [cached, time(fresh, |json| set(json))]
 }
