@@ -1,7 +1,7 @@
 //! Log messages of the library, delivered to a replaceable sink.
 //!
-//! A message is delivered when no lock is held. Messages of a call into the library wait until the
-//! outermost call ([`Inside`]) is about to return. No sampler is in use at that point, so the sink
+//! A message is delivered when no lock is held. Messages of a call into the library, and of threads
+//! that help with it, wait until the outermost call ([`Inside`]) is about to return. No sampler is in use at that point, so the sink
 //! may use the objects of the call. If a sink itself calls the library, messages of that call are
 //! not delivered, since that could recurse forever.
 //!
@@ -69,6 +69,16 @@ const PAUSE: Duration = Duration::from_millis(1);
 struct Message {
     level: Level,
     text: String,
+}
+
+impl Message {
+    /// Returns the warning that `n` messages were only counted.
+    fn about_left_out(n: usize) -> Self {
+        Self {
+            level: Level::Warn,
+            text: format!("{n} more messages of the same call are left out"),
+        }
+    }
 }
 
 /// The maximum number of messages of one thread that wait for delivery. Further messages are only
@@ -180,19 +190,57 @@ fn wait(level: Level, text: &str) {
     });
 }
 
-#[cold]
-#[inline(never)]
-fn deliver_waiting() {
+/// Returns the messages of this thread that wait, and the number of those that were only counted.
+/// They no longer wait then.
+fn take_waiting() -> (Vec<Message>, usize) {
     ANY_WAITING.set(false);
     let take = |messages: &RefCell<Vec<Message>>| std::mem::take(&mut *messages.borrow_mut());
     let taken = PerThread::with(&MESSAGES, take);
-    for message in taken.into_iter().flatten() {
+    (taken.unwrap_or_default(), LEFT_OUT.take())
+}
+
+/// The messages of threads that help with a call. The thread that made the call logs them, since
+/// the objects of the call are still in use when a helper thread has done its part.
+#[derive(Default)]
+pub struct OfHelpers(Mutex<Vec<Message>>);
+
+impl OfHelpers {
+    /// Runs `body`, a part of the call, on a helper thread, and keeps its messages.
+    pub fn keep(&self, body: impl FnOnce()) {
+        let _inside = Inside::enter();
+        body();
+        if !ANY_WAITING.get() {
+            return;
+        }
+        let (taken, left_out) = take_waiting();
+        let mut kept = self.0.lock();
+        if kept.try_reserve(taken.len() + 1).is_err() {
+            return;
+        }
+        kept.extend(taken);
+        if left_out > 0 {
+            kept.push(Message::about_left_out(left_out));
+        }
+    }
+
+    /// Logs the messages, in the thread that made the call.
+    pub fn log(self) {
+        let kept = std::mem::take(&mut *self.0.lock());
+        kept.into_iter()
+            .for_each(|kept| log(kept.level, &kept.text));
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn deliver_waiting() {
+    let (taken, left_out) = take_waiting();
+    for message in taken {
         deliver(message.level, &message.text);
     }
-    let left_out = LEFT_OUT.take();
     if left_out > 0 {
-        let text = format!("{left_out} more messages of the same call are left out");
-        deliver(Level::Warn, &text);
+        let message = Message::about_left_out(left_out);
+        deliver(message.level, &message.text);
     }
 }
 

@@ -103,3 +103,24 @@ fn a_sink_is_gone_when_it_has_been_replaced() {
     slow.join().expect("no panic");
     replaces.join().expect("no panic");
 }
+
+/// Checks that the thread that shares its work logs all messages, since a sink that is called
+/// earlier would find the objects of the call in use.
+#[test]
+fn messages_of_helpers_are_logged_by_the_thread_that_made_the_call() {
+    let n = WAITING / 2;
+    let mut items = vec![0; n];
+    let mut before_the_end = None;
+    let texts = told(|| {
+        let inside = Inside::enter();
+        crate::sieve::share(&mut items, 3, |_| {
+            thread::sleep(Duration::from_millis(1));
+            let _inside = Inside::enter();
+            warn("from a share of the work");
+        });
+        before_the_end = PerThread::with(&MESSAGES, |messages| messages.borrow().len());
+        drop(inside);
+    });
+    assert_eq!(before_the_end, Some(n));
+    assert_eq!(texts, vec!["from a share of the work"; n]);
+}

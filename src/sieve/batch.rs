@@ -2,6 +2,7 @@
 
 use llama_sieve_kernels::sync::Mutex;
 
+use crate::log::OfHelpers;
 use crate::sieve::{Error, Logits, Sieve, pool};
 use crate::token::Token;
 use crate::trace;
@@ -63,10 +64,12 @@ pub fn share<T: Send>(items: &mut [T], threads: usize, work: impl Fn(&mut T) + S
         }
     };
     let delivers = trace::delivers();
+    let messages = OfHelpers::default();
     pool.in_place_scope(|scope| {
         for _ in 0..helpers.min(pool.current_num_threads()) {
-            scope.spawn(|_| trace::delivering(delivers, work_on));
+            scope.spawn(|_| messages.keep(|| trace::delivering(delivers, work_on)));
         }
         work_on();
     });
+    messages.log();
 }

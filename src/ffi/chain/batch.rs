@@ -19,7 +19,6 @@ use crate::last_error;
 use crate::memory;
 use crate::pool::Pool;
 use crate::sieve::share;
-use crate::simd;
 use crate::token::Token;
 use crate::trace::{self, Off};
 
@@ -109,9 +108,6 @@ impl<'a> Batch<'a> {
         part(call, || unsafe { self.make_jobs() })?;
         let Lists { jobs, foreign, .. } = &mut *self.lists;
         let ran = part(call, || {
-            // The instruction set is determined on this thread, since that may log a message, which
-            // a helper thread must not do.
-            simd::instruction_set();
             share(jobs, self.threads, Job::run);
             Ok(())
         });

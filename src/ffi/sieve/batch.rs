@@ -7,7 +7,6 @@ use crate::ffi::given::{LLAMA_SIEVE_MAX_BATCH, argument};
 use crate::ffi::guard::{Payload, attempt, guard, report};
 use crate::ffi::logits::logits_of;
 use crate::sieve::{self, Logits};
-use crate::simd;
 use crate::token::Token;
 
 use super::handle::*;
@@ -108,9 +107,6 @@ unsafe fn sample_batch(
             token: Ok(Err(out_of_use())),
         });
     }
-    // The instruction set is determined on this thread, since that may log a message, which a
-    // helper thread must not do.
-    simd::instruction_set();
     sieve::share(&mut jobs, threads, Entry::run);
     let mut first = None;
     for (i, (job, out)) in jobs.into_iter().zip(out).enumerate() {
