@@ -43,7 +43,8 @@ enum Left {
     Begin,
     /// A byte that is part of a word.
     Word,
-    /// Another byte, or any byte if no pattern tests word boundaries.
+    /// Another byte, or any byte if no pattern tests word boundaries. Also stored for a state that
+    /// does not depend on the next byte, so that such states are equal.
     Other,
 }
 
