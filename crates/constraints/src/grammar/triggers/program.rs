@@ -43,9 +43,11 @@ pub enum Inst {
         /// The instruction that is tried second.
         second: Address,
     },
-    /// Continues with `body`, which leads back to this instruction, or with `exit`.
+    /// Continues with `body` or with `exit`. In an endless repetition `body` leads back to this
+    /// instruction. In an optional part (`?`, or the optional copies of `{m,n}`) it leads on, to the
+    /// next copy or to `exit`.
     Repeat {
-        /// The first instruction of one more round.
+        /// The first instruction of the body.
         body: Address,
         /// The instruction after the last round.
         exit: Address,
