@@ -1,9 +1,9 @@
 //! Log messages of the library, delivered to a replaceable sink.
 //!
 //! A message is delivered when no lock is held. Messages of a call into the library, and of threads
-//! that help with it, wait until the outermost call ([`Inside`]) is about to return. No sampler is in use at that point, so the sink
-//! may use the objects of the call. If a sink itself calls the library, messages of that call are
-//! not delivered, since that could recurse forever.
+//! that help with it, wait until the outermost call ([`Inside`]) is about to return. No sampler is
+//! in use at that point, so the sink may use the objects of the call. If a sink itself calls the
+//! library, messages of that call are not delivered, since that could recurse forever.
 //!
 //! Code that runs for each token logs only the first occurrence of a problem.
 
@@ -69,16 +69,6 @@ const PAUSE: Duration = Duration::from_millis(1);
 struct Message {
     level: Level,
     text: String,
-}
-
-impl Message {
-    /// Returns the warning that `n` messages were only counted.
-    fn about_left_out(n: usize) -> Self {
-        Self {
-            level: Level::Warn,
-            text: format!("{n} more messages of the same call are left out"),
-        }
-    }
 }
 
 /// The maximum number of messages of one thread that wait for delivery. Further messages are only
@@ -190,57 +180,80 @@ fn wait(level: Level, text: &str) {
     });
 }
 
-/// Returns the messages of this thread that wait, and the number of those that were only counted.
-/// They no longer wait then.
-fn take_waiting() -> (Vec<Message>, usize) {
-    ANY_WAITING.set(false);
-    let take = |messages: &RefCell<Vec<Message>>| std::mem::take(&mut *messages.borrow_mut());
-    let taken = PerThread::with(&MESSAGES, take);
-    (taken.unwrap_or_default(), LEFT_OUT.take())
+/// Messages that wait, and the number of those that were only counted.
+#[derive(Default)]
+struct Waiting {
+    messages: Vec<Message>,
+    left_out: usize,
+}
+
+/// Replaces the messages of this thread that wait, and returns them.
+fn exchange_waiting(with: Waiting) -> Waiting {
+    ANY_WAITING.set(!with.messages.is_empty() || with.left_out > 0);
+    let swap = |messages: &RefCell<Vec<Message>>| messages.replace(with.messages);
+    Waiting {
+        messages: PerThread::with(&MESSAGES, swap).unwrap_or_default(),
+        left_out: LEFT_OUT.replace(with.left_out),
+    }
 }
 
 /// The messages of threads that help with a call. The thread that made the call logs them, since
 /// the objects of the call are still in use when a helper thread has done its part.
 #[derive(Default)]
-pub struct OfHelpers(Mutex<Vec<Message>>);
+pub struct OfHelpers(Mutex<Waiting>);
 
 impl OfHelpers {
     /// Runs `body`, a part of the call, on a helper thread, and keeps its messages.
     pub fn keep(&self, body: impl FnOnce()) {
         let _inside = Inside::enter();
+        // A helper thread that waits for its own batch may run a part of another call.
+        let before = ANY_WAITING
+            .get()
+            .then(|| exchange_waiting(Waiting::default()));
         body();
-        if !ANY_WAITING.get() {
-            return;
+        if ANY_WAITING.get() {
+            self.add(exchange_waiting(Waiting::default()));
         }
-        let (taken, left_out) = take_waiting();
-        let mut kept = self.0.lock();
-        if kept.try_reserve(taken.len() + 1).is_err() {
-            return;
+        if let Some(before) = before {
+            exchange_waiting(before);
         }
-        kept.extend(taken);
-        if left_out > 0 {
-            kept.push(Message::about_left_out(left_out));
+    }
+
+    fn add(&self, more: Waiting) {
+        let mut all = self.0.lock();
+        let mut messages = more.messages;
+        all.left_out += more.left_out;
+        match all.messages.try_reserve(messages.len()) {
+            Ok(()) => all.messages.append(&mut messages),
+            Err(_) => all.left_out += messages.len(),
         }
     }
 
     /// Logs the messages, in the thread that made the call.
     pub fn log(self) {
-        let kept = std::mem::take(&mut *self.0.lock());
-        kept.into_iter()
-            .for_each(|kept| log(kept.level, &kept.text));
+        let Waiting { messages, left_out } = std::mem::take(&mut *self.0.lock());
+        if messages.is_empty() && left_out == 0 || DELIVERS.get() {
+            return;
+        }
+        let _inside = Inside::enter();
+        messages
+            .iter()
+            .for_each(|message| wait(message.level, &message.text));
+        LEFT_OUT.set(LEFT_OUT.get() + left_out);
+        ANY_WAITING.set(true);
     }
 }
 
 #[cold]
 #[inline(never)]
 fn deliver_waiting() {
-    let (taken, left_out) = take_waiting();
-    for message in taken {
+    let Waiting { messages, left_out } = exchange_waiting(Waiting::default());
+    for message in messages {
         deliver(message.level, &message.text);
     }
     if left_out > 0 {
-        let message = Message::about_left_out(left_out);
-        deliver(message.level, &message.text);
+        let text = format!("{left_out} more messages of the same call are left out");
+        deliver(Level::Warn, &text);
     }
 }
 

@@ -107,6 +107,7 @@ fn a_sink_is_gone_when_it_has_been_replaced() {
 /// Checks that the thread that shares its work logs all messages, since a sink that is called
 /// earlier would find the objects of the call in use.
 #[test]
+#[cfg_attr(miri, ignore = "the threads of the pool do not end")]
 fn messages_of_helpers_are_logged_by_the_thread_that_made_the_call() {
     let n = WAITING / 2;
     let mut items = vec![0; n];
@@ -123,4 +124,43 @@ fn messages_of_helpers_are_logged_by_the_thread_that_made_the_call() {
     });
     assert_eq!(before_the_end, Some(n));
     assert_eq!(texts, vec!["from a share of the work"; n]);
+}
+
+#[test]
+fn messages_of_helpers_beyond_a_number_are_counted() {
+    let texts = told(|| {
+        let _inside = Inside::enter();
+        let helpers = OfHelpers::default();
+        thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    helpers.keep(|| (0..WAITING + 3).for_each(|i| warn(&i.to_string())));
+                });
+            }
+        });
+        helpers.log();
+    });
+    assert_eq!(texts.len(), WAITING + 1);
+    let last = format!(
+        "{} more messages of the same call are left out",
+        WAITING + 6
+    );
+    assert_eq!(texts.last(), Some(&last));
+}
+
+/// Checks that a part of another call, which a waiting helper thread may run, does not take the
+/// messages of the first.
+#[test]
+fn a_part_of_another_call_leaves_the_messages_of_the_first() {
+    let (outer, inner) = (OfHelpers::default(), OfHelpers::default());
+    let texts = told(|| {
+        outer.keep(|| {
+            warn("outer");
+            inner.keep(|| warn("inner"));
+        });
+        inner.log();
+        warn("between");
+        outer.log();
+    });
+    assert_eq!(texts, ["inner", "between", "outer"]);
 }

@@ -90,9 +90,11 @@ unsafe fn certified(call: &str, sampler_name: *const c_char, build: Option<u32>)
         let name = unsafe { c_bytes(sampler_name) };
         let name = String::from_utf8_lossy(name);
         let host = no_host(Host::get())?;
-        let build_of_host = || Build::of(&host, named().or(build));
-        known = build_of_host().ok();
-        trials = Some(Trials::new(&name, &host, build_of_host)?);
+        let told = named().or(build);
+        known = told.and_then(|told| Build::of(&host, Some(told)).ok());
+        trials = Some(Trials::new(&name, &host, || {
+            Build::of(&host, named().or(build))
+        })?);
         Ok(())
     });
     let Some(mut trials) = trials.filter(|_| prepared == LLAMA_SIEVE_OK) else {

@@ -44,8 +44,8 @@ pub enum Inst {
         second: Address,
     },
     /// Continues with `body` or with `exit`. In an endless repetition `body` leads back to this
-    /// instruction. In an optional part (`?`, or the optional copies of `{m,n}`) it leads on, to the
-    /// next copy or to `exit`.
+    /// instruction. In an optional part (`?`, or the optional copies of `{m,n}`) it leads on, to
+    /// the next copy or to `exit`.
     Repeat {
         /// The first instruction of the body.
         body: Address,
