@@ -44,7 +44,6 @@ pub type Payload = Box<dyn Any + Send>;
 /// Returns the result of `body`, which runs on a thread that helps with a call. After a panic the
 /// calling thread must [`report`] the payload.
 pub fn attempt<T>(body: impl FnOnce() -> T) -> Result<T, Payload> {
-    let _inside = Inside::enter();
     catch_unwind(AssertUnwindSafe(body))
 }
 
