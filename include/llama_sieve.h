@@ -2377,7 +2377,10 @@ struct llama_sampler *llama_sieve_init_choice(const struct llama_vocab *vocab,
  */
 #define LLAMA_SIEVE_JSON_MAX_STATES 16384
 
-/* The maximum number of parts of a pattern, with repetitions expanded. */
+/*
+ The maximum number of nodes of the nondeterministic automaton of a pattern, in which repetitions
+ are expanded. A character takes two nodes.
+ */
 #define LLAMA_SIEVE_JSON_MAX_PATTERN 16384
 
 /* The maximum nesting depth of groups in a pattern. */

@@ -336,7 +336,7 @@ fn json_of(descriptors: &Descriptors) -> String {
 struct Walk {
     sampler: TrieSampler,
     slot: Arc<Slot>,
-    /// `None`: nothing is set.
+    /// The model of the sampler's state; `None` while the slot has no trie.
     span: Option<Span>,
     mode: Mode,
 }

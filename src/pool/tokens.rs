@@ -112,29 +112,11 @@ impl Raw<'_> {
     /// Writes the logits from `start` on, before the edits, into `to`; `start` is a multiple of 64.
     fn widen(self, start: usize, to: &mut [f32]) {
         match self.bans_nan {
-            true => self.widen_banning(start, to),
+            true => self.logits.widen_banning_nan(start, to),
             false => self.logits.widen(start, to),
         }
         if let Some(allowed) = self.allowed {
             mask_column(to, allowed.get(start / 64..).unwrap_or_default());
-        }
-    }
-
-    /// Writes the logits from `start` on, before the mask, into `to`, replacing NaN with minus
-    /// infinity.
-    // In bounds: every caller passes a range of the vocabulary.
-    fn widen_banning(self, start: usize, to: &mut [f32]) {
-        if let Logits::F32(xs) = self.logits {
-            let from = &xs[start..start + to.len()];
-            to.iter_mut()
-                .zip(from)
-                .for_each(|(to, &x)| *to = comparable(x));
-            return;
-        }
-        // One part at a time, which stays in the first-level cache.
-        for (number, part) in to.chunks_mut(CHUNK).enumerate() {
-            self.logits.widen(start + number * CHUNK, part);
-            part.iter_mut().for_each(|x| *x = comparable(*x));
         }
     }
 

@@ -205,7 +205,12 @@ impl Sieve {
         if are_first && let Some(penalised) = &mut penalised {
             watched(penalised, &mut pool, watch);
         }
-        match largest(&mut pool) {
+        let largest = match pool.whole() {
+            Some(mut whole) => whole.max(),
+            // The largest logit is searched for even if the array is marked as sorted.
+            None => kernels::max_logit(pool.array().0, false),
+        };
+        match largest {
             f32::NEG_INFINITY => return Err(Error::NoCandidate),
             // If a logit is plus infinity, all probabilities are NaN, and do not show which
             // candidates are banned. So a logit that a bias or a host has made NaN becomes minus
@@ -337,14 +342,6 @@ impl Sieve {
 
     pub(super) fn members(&self) -> &Members {
         &self.pipeline.members
-    }
-}
-
-fn largest(pool: &mut Pool<'_>) -> f32 {
-    match pool.whole() {
-        Some(mut whole) => whole.max(),
-        // The largest logit is searched for even if the array is marked as sorted.
-        None => kernels::max_logit(pool.array().0, false),
     }
 }
 

@@ -66,7 +66,8 @@ const _: () = assert!(LLAMA_SIEVE_JSON_MAX_SPACE == limits::MAX_SCHEMA_SPACE);
 /// intersection of these.
 pub const LLAMA_SIEVE_JSON_MAX_STATES: usize = 16_384;
 const _: () = assert!(LLAMA_SIEVE_JSON_MAX_STATES == limits::MAX_AUTOMATON_STATES);
-/// The maximum number of parts of a pattern, with repetitions expanded.
+/// The maximum number of nodes of the nondeterministic automaton of a pattern, in which repetitions
+/// are expanded. A character takes two nodes.
 pub const LLAMA_SIEVE_JSON_MAX_PATTERN: usize = 16_384;
 const _: () = assert!(LLAMA_SIEVE_JSON_MAX_PATTERN == limits::MAX_SCHEMA_PATTERN);
 /// The maximum nesting depth of groups in a pattern.

@@ -120,10 +120,11 @@ pub const MAX_SCHEMA_ELEMENTS: usize = 1 << 20;
 pub const MAX_SCHEMA_STEPS: usize = 1 << 25;
 /// The maximum number of characters of white space in a row.
 pub const MAX_SCHEMA_SPACE: u32 = 64;
-/// The maximum number of states of one automaton of a JSON Schema, which is built for a pattern,
-/// for names, or for a number.
+/// The maximum number of states of one automaton that is built for a JSON Schema: that of a
+/// pattern, of names, of a number, or of an intersection of these.
 pub const MAX_AUTOMATON_STATES: usize = 1 << 14;
-/// The maximum number of parts of a pattern of a JSON Schema, with repetitions expanded.
+/// The maximum number of nodes of the nondeterministic automaton of a pattern of a JSON Schema, in
+/// which repetitions are expanded. A character takes two nodes.
 pub const MAX_SCHEMA_PATTERN: usize = 1 << 14;
 /// The maximum nesting depth of groups in a pattern of a JSON Schema.
 pub const MAX_SCHEMA_GROUPS: usize = 100;

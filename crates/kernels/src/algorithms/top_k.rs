@@ -5,8 +5,8 @@
 //! descending logits, with equal logits (and -0 and +0) in input order and NaN as minus infinity,
 //! without a comparison of floats. Keys and results are in reused buffers.
 //!
-//! For the top k, a sample gives a threshold that slightly more than k candidates pass. One pass of
-//! 12 bytes per candidate collects these, and they are sorted. The full order, or that of many
+//! For the top k, a sample gives a threshold that at least k candidates are likely to reach. One
+//! pass of 12 bytes per candidate collects these, and they are sorted. The full order, or that of many
 //! candidates, is found by the radix sort of [`argsort`](super::argsort), which needs no keys. Only
 //! small numbers of candidates, and those that a rising threshold selects, are sorted by keys.
 
@@ -207,9 +207,9 @@ impl TopK {
         self.keys.extend(indices);
     }
 
-    /// Returns a logit that a few more than `k` candidates reach, estimated from a sample. `None`
-    /// if the array is too small for a sample, if `k` is too large a part of it, or if the estimate
-    /// is minus infinity.
+    /// Returns a logit that most likely at least `k` candidates reach, estimated from a sample. If
+    /// `k` is small, many times `k` candidates may reach it. `None` if the array is too small for a
+    /// sample, if `k` is too large a part of it, or if the estimate is minus infinity.
     // In bounds: `sampled` returns indices at which a whole group begins.
     fn threshold(&mut self, data: &[TokenData], k: usize) -> Option<f32> {
         // The smaller the sample, the lower the threshold must be to be safe.

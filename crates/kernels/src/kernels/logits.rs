@@ -5,7 +5,8 @@ use half::slice::{HalfBitsSliceExt, HalfFloatSliceExt};
 use half::{bf16, f16};
 
 use super::layout::CHUNK;
-use crate::simd::{MAX_LANES, Vector, prefetch};
+use crate::simd::{MAX_LANES, Vector, dispatched, prefetch};
+use crate::token::comparable;
 
 /// Raw logits of one position, indexed by token, in any of three precisions.
 #[derive(Clone, Copy, Debug)]
@@ -106,12 +107,49 @@ impl<'a> Logits<'a> {
     /// If there are not enough logits to fill `to`.
     // In bounds: every caller asks for a range of the vocabulary.
     pub fn widen(&self, start: usize, to: &mut [f32]) {
-        let range = start..start + to.len();
-        match self {
-            Logits::F32(xs) => to.copy_from_slice(&xs[range]),
-            Logits::F16(xs) => xs[range].convert_to_f32_slice(to),
-            Logits::Bf16(xs) => xs[range].convert_to_f32_slice(to),
+        match self.part(start, start + to.len()) {
+            Logits::F32(xs) => to.copy_from_slice(xs),
+            halves => widen(halves, to),
         }
+    }
+
+    /// Writes the logits from `start` on, widened, into `to`, with NaN as minus infinity.
+    ///
+    /// # Panics
+    /// If there are not enough logits to fill `to`.
+    pub fn widen_banning_nan(&self, start: usize, to: &mut [f32]) {
+        widen_banning_nan(self.part(start, start + to.len()), to);
+    }
+}
+
+dispatched! {
+    fn widen(xs: Logits<'_>, to: &mut [f32]) => widen_on;
+    fn widen_banning_nan(xs: Logits<'_>, to: &mut [f32]) => widen_banning_nan_on;
+}
+
+#[inline(always)]
+fn widen_on<V: Vector>(v: V, xs: Logits<'_>, to: &mut [f32]) {
+    each!(xs, xs => widen_all::<V, _, false>(v, xs, to));
+}
+
+#[inline(always)]
+fn widen_banning_nan_on<V: Vector>(v: V, xs: Logits<'_>, to: &mut [f32]) {
+    each!(xs, xs => widen_all::<V, _, true>(v, xs, to));
+}
+
+/// Writes as many numbers as there are into `to`, if `BANS_NAN` with NaN as minus infinity.
+#[inline(always)]
+fn widen_all<V: Vector, T: Load, const BANS_NAN: bool>(v: V, xs: &[T], to: &mut [f32]) {
+    let lowest = v.splat(f32::NEG_INFINITY);
+    let mut from = xs.chunks_exact(V::LANES);
+    let mut registers = to.chunks_exact_mut(V::LANES);
+    for (from, to) in (&mut from).zip(&mut registers) {
+        let x = T::load(v, from);
+        v.store(to, if BANS_NAN { v.max(x, lowest) } else { x });
+    }
+    for (x, to) in from.remainder().iter().zip(registers.into_remainder()) {
+        let x = x.to_f32();
+        *to = if BANS_NAN { comparable(x) } else { x };
     }
 }
 

@@ -101,6 +101,26 @@ fn maxima() {
 }
 
 #[test]
+fn widened() {
+    for_all(|xs| {
+        for start in [0, 1, xs.len() / 2, xs.len()] {
+            if start > xs.len() {
+                continue;
+            }
+            let all: Vec<f32> = (start..xs.len()).map(|i| xs.at(i)).collect();
+            let [mut as_given, mut banned] = [(); 2].map(|()| vec![7.0; all.len()]);
+            xs.widen(start, &mut as_given);
+            xs.widen_banning_nan(start, &mut banned);
+            for ((&x, &same), &banned) in all.iter().zip(&as_given).zip(&banned) {
+                assert!(same.to_bits() == x.to_bits() || same.is_nan() && x.is_nan());
+                let wanted = if x.is_nan() { f32::NEG_INFINITY } else { x };
+                assert_eq!(banned.to_bits(), wanted.to_bits());
+            }
+        }
+    });
+}
+
+#[test]
 fn candidates() {
     for_all(|xs| {
         let mut maxima = vec![0.0; xs.len().div_ceil(GROUP)];

@@ -71,7 +71,7 @@ pub trait Vector: Copy {
     fn abs(self, a: Self::F) -> Self::F;
     /// a - floor(a).
     fn fract(self, a: Self::F) -> Self::F;
-    /// The sum of the bits of each lane as integers, modulo 2^32.
+    /// a + b of each lane, whose bits are read as integers, modulo 2^32.
     fn add_bits(self, a: Self::F, b: Self::F) -> Self::F;
     /// a * 2^n, where the low 9 bits of `shifted` are the signed integer n. Adding 1.5 * 2^23 to n
     /// leaves it in these bits. Only the exponent of `a` changes.

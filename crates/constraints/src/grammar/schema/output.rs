@@ -19,7 +19,7 @@ pub type Sequence = Vec<Element>;
 /// A grammar being written.
 #[derive(Debug, Default)]
 pub struct Output {
-    /// The rules and repetitions.
+    /// The rules, counted repetitions and unordered lists written so far.
     pub written: Written,
     classes: Classes,
     n_elements: usize,

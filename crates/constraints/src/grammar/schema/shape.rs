@@ -365,8 +365,9 @@ pub struct Compiler {
 pub struct Source {
     /// The schema.
     pub at: JsonId,
-    /// The place of the keyword among the keywords of the schema, and of the name among the names
-    /// that the keyword allows.
+    /// The index of the keyword among the keywords of the schema, and that of the name among the
+    /// names that the keyword allows. The latter is 0 if the keyword has alternatives, since each
+    /// may have an order of its own.
     pub place: (usize, usize),
     /// The name.
     pub name: Rc<str>,

@@ -9,7 +9,7 @@
 //! order.
 //!
 //! A [`Scheme`] holds the differences between versions: how many items make a short range, which
-//! item is the pivot, and where items equal to it go.
+//! item is the pivot, where items equal to it go, and how the heap sort builds its heap.
 
 use std::ops::Range;
 
