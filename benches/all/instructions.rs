@@ -1,7 +1,7 @@
 //! Instruction counts of most drop-ins, of the sieve on raw logits, and of samplers that llama.cpp
 //! does not have, as a check against regressions: unlike times, the counts are equal on a
-//! busy and on an idle machine. Two of the sieves are also measured while a trace is recorded, and
-//! so is the cost of a trace that is off.
+//! busy and on an idle machine. Two of the sieves are also measured on logits of 16 bits, and two
+//! while a trace is recorded. So is the cost of a trace that is off.
 //!
 //! `cargo bench -- --instructions` runs this program again under valgrind's callgrind, on the AVX2
 //! path (valgrind does not support AVX-512), and compares the instructions of one `apply` to
@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
+use half::bf16;
 use llama_sieve::sieve::{Logits, Params, Sieve};
 use llama_sieve::{simd, trace};
 use serde::{Deserialize, Serialize};
@@ -94,6 +95,9 @@ fn sieves() -> [(&'static str, Params); 6] {
 /// The name of the row for a trace that is off.
 const OFF: &str = "trace, off";
 
+/// The names of the sieves that are also measured on logits of 16 bits.
+const HALVES: [&str; 2] = ["sieve, top_p(.95), temp(.8)", "sieve, temp(.8)"];
+
 /// The names of the sieves that are also measured with a trace.
 const TRACED: [&str; 2] = ["sieve, default parameters", "sieve, penalty_repeat(1.1)"];
 
@@ -101,9 +105,10 @@ fn labels() -> Vec<String> {
     let of_shape = |shape| {
         let rows = ROWS.iter().map(|row| row.name.to_owned());
         let sieves = sieves().map(|(name, _)| name.to_owned());
+        let halves = HALVES.map(|name| format!("{name}, bf16"));
         let cuts = CUTS.iter().map(|row| row.name.to_owned());
         let traced = TRACED.map(|name| format!("{name}, traced"));
-        let names = rows.chain(sieves).chain(cuts);
+        let names = rows.chain(sieves).chain(halves).chain(cuts);
         let names = names.chain([OFF.to_owned()]).chain(traced);
         names.map(move |name| format!("{name}, {shape}"))
     };
@@ -130,6 +135,10 @@ pub fn apply_once() {
         for (_, params) in sieves() {
             sample_once(&params, &logits);
         }
+        let halves: Vec<bf16> = logits.iter().map(|&x| bf16::from_f32(x)).collect();
+        for (_, params) in sieves().iter().filter(|(name, _)| HALVES.contains(name)) {
+            sample_once(params, &halves[..]);
+        }
         for row in &CUTS {
             let [with, _] = (row.make)(N as i32);
             for _ in 0..3 {
@@ -155,7 +164,8 @@ pub fn apply_once() {
 }
 
 /// Measures one token of a sieve, after others that are not counted.
-fn sample_once(params: &Params, logits: &[f32]) {
+fn sample_once<'l>(params: &Params, logits: impl Into<Logits<'l>>) {
+    let logits = logits.into();
     let mut sieve = Sieve::new(params).expect("valid parameters");
     for i in 0..64 {
         sieve.accept(i * 997 % N as i32);
