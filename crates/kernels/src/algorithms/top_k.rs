@@ -6,9 +6,9 @@
 //! without a comparison of floats. Keys and results are in reused buffers.
 //!
 //! For the top k, a sample gives a threshold that at least k candidates are likely to reach. One
-//! pass of 12 bytes per candidate collects these, and they are sorted. The full order, or that of many
-//! candidates, is found by the radix sort of [`argsort`](super::argsort), which needs no keys. Only
-//! small numbers of candidates, and those that a rising threshold selects, are sorted by keys.
+//! pass of 12 bytes per candidate collects these, and they are sorted. The full order, or that of
+//! many candidates, is found by the radix sort of [`argsort`](super::argsort), which needs no keys.
+//! Only small numbers of candidates, and those that a rising threshold selects, are sorted by keys.
 
 use super::argsort::{FEW, Ranking};
 use super::kth_largest::nearly_kth_largest;

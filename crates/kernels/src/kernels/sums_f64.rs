@@ -27,16 +27,16 @@ impl SumsF64 {
     /// The largest relative error of a sum.
     pub const ERROR: f64 = 1e-9;
 
-    /// Adds e^d of each logit to `mass`, and -d e^d to `spread`; NaN counts as minus infinity. Reads
-    /// 4 bytes per logit.
+    /// Adds e^d of each logit to `mass`, and -d e^d to `spread`; NaN counts as minus infinity.
+    /// Reads 4 bytes per logit.
     pub fn add_spread(&mut self, logits: &[f32], max: f32) {
         let [mass, spread] = sums_with_spread(logits, max);
         self.mass += mass;
         self.spread -= spread;
     }
 
-    /// Adds e^d of each logit to `mass`, and e^2d to `squares`; NaN counts as minus infinity. Reads
-    /// 4 bytes per logit.
+    /// Adds e^d of each logit to `mass`, and e^2d to `squares`; NaN counts as minus infinity.
+    /// Reads 4 bytes per logit.
     pub fn add_squares(&mut self, logits: &[f32], max: f32) {
         let [mass, squares] = sums_with_squares(logits, max);
         self.mass += mass;
