@@ -19,7 +19,7 @@ use crate::simd::libm::{exp, ln};
 use crate::simd::{MAX_LANES, Vector, dispatched};
 
 /// The largest relative distance between an exponential in single precision and the rounded exact
-/// one. It covers, down to e^-30, the error of `exp_approx` (2.5e-7), half a unit of a float for
+/// one. It covers, down to e^-40, the error of `exp_approx` (2.8e-7), half a unit of a float for
 /// rounding the exact one, and a margin. It is three units in the last place of 1.
 pub const ERROR: f32 = 3.0 * f32::EPSILON;
 
@@ -31,10 +31,11 @@ pub const ERROR_OF_ENTROPY: f32 = 10.0 * f32::EPSILON;
 
 /// The largest distance below the largest logit that is computed. Logits further below are treated
 /// as if at this distance; their exponentials do not affect any sum that occurs.
-pub const FURTHEST: f32 = -30.0;
+pub const FURTHEST: f32 = -40.0;
 
-/// The smallest sum that is computed by this method: 2^-10.
-pub const SMALLEST: f32 = 1.0 / 1024.0;
+/// The smallest sum that is computed by this method: 2^-26. Half a unit of its floats is more than
+/// the term of a logit at [`FURTHEST`], also if that is the term of an entropy.
+pub const SMALLEST: f32 = 1.0 / (1 << 26) as f32;
 
 /// The logits whose terms are added, and the way in which the terms are computed and rounded.
 #[derive(Clone, Copy, Debug)]
@@ -168,26 +169,44 @@ fn equal<V: Vector>(v: V, a: V::F, b: V::F) -> bool {
 fn softmax_sum_on<V: Vector>(v: V, xs: &[f32], max: f32) -> f32 {
     let mut sum = 0.0;
     let mut large = Large::new();
-    for block in xs.chunks(SUM_BLOCK) {
-        let block = large.of(v, sum, block, max);
-        if let Some(after) = try_approximately(v, sum, block, max) {
-            sum = after;
+    // The empty block causes the last kept elements to be added.
+    for block in xs.chunks(SUM_BLOCK).chain([&[][..]]) {
+        let is_taken = large.take(v, sum, block, max);
+        if is_taken && large.n < AT_ONCE {
             continue;
         }
-        for part in block.chunks(PART) {
-            sum = match try_approximately(v, sum, part, max) {
-                Some(after) => after,
-                None => add_exactly(v, sum, part, max),
-            };
+        let whole = if is_taken { &[] } else { block };
+        for xs in [large.drain::<V>(), whole] {
+            if !xs.is_empty() {
+                sum = add(v, sum, xs, max);
+            }
         }
     }
     sum
 }
 
-/// The elements of a block whose exponentials can change a sum. In a peaked distribution they are
-/// few.
+/// Returns `sum` plus e^(x - max) of all elements, as if added one by one.
+#[inline(always)]
+fn add<V: Vector>(v: V, sum: f32, xs: &[f32], max: f32) -> f32 {
+    if let Some(after) = try_approximately(v, sum, xs, max) {
+        return after;
+    }
+    let mut sum = sum;
+    for part in xs.chunks(PART) {
+        sum = match try_approximately(v, sum, part, max) {
+            Some(after) => after,
+            None => add_exactly(v, sum, part, max),
+        };
+    }
+    sum
+}
+
+/// The elements whose exponentials can change a sum, and which are not yet added to it. In a peaked
+/// distribution they are few.
 struct Large {
-    kept: [MaybeUninit<f32>; SUM_BLOCK + MAX_LANES],
+    kept: [MaybeUninit<f32>; AT_ONCE + SUM_BLOCK + MAX_LANES],
+    /// The number of kept elements.
+    n: usize,
     /// The power of two at or below the sum, and the least element whose exponential can change it.
     c: f32,
     least: f32,
@@ -196,32 +215,41 @@ struct Large {
     dense: usize,
 }
 
+/// The number of kept elements that are added at once. Fewer take longer: the steps of one register
+/// depend on each other, and the last elements cannot be read before they are in the cache. More
+/// are read more often again, since one in doubt is more likely among them.
+const AT_ONCE: usize = 256;
+
 /// The number of blocks that are processed whole after a block most of whose elements count.
 const DENSE: usize = 15;
 
 impl Large {
     fn new() -> Self {
         Self {
-            kept: [MaybeUninit::new(f32::NEG_INFINITY); SUM_BLOCK + MAX_LANES],
+            kept: [MaybeUninit::new(f32::NEG_INFINITY); AT_ONCE + SUM_BLOCK + MAX_LANES],
+            n: 0,
             c: 0.0,
             least: f32::NEG_INFINITY,
             dense: 0,
         }
     }
 
-    /// Returns the elements of `xs`, which is at most a block, whose exponentials relative to `max`
-    /// can change `sum`, padded to whole registers. Returns all of `xs` if more than half of them
-    /// can, if that was so in one of the last blocks, or if `sum` or the length is unsuitable.
+    /// Keeps the elements of `xs`, which is at most a block, whose exponentials relative to `max`
+    /// can change `sum`. Returns false, and keeps none, if most elements of one of the last blocks
+    /// could, if `xs` is empty, or if `sum` or the length is unsuitable. Fewer than [`AT_ONCE`]
+    /// elements must be kept so far, and none if `sum` has changed.
     #[inline(always)]
-    // In bounds: no more are kept than there are in a block, and there is room for a register after
-    // them.
-    fn of<'a, V: Vector>(&'a mut self, v: V, sum: f32, xs: &'a [f32], max: f32) -> &'a [f32] {
-        if !(SMALLEST..f32::INFINITY).contains(&sum) || !xs.len().is_multiple_of(V::LANES) {
-            return xs;
+    // In bounds: fewer than `AT_ONCE` were kept; no more are added than are in a block.
+    fn take<V: Vector>(&mut self, v: V, sum: f32, xs: &[f32], max: f32) -> bool {
+        if !(SMALLEST..f32::INFINITY).contains(&sum)
+            || xs.is_empty()
+            || !xs.len().is_multiple_of(V::LANES)
+        {
+            return false;
         }
         if self.dense > 0 {
             self.dense -= 1;
-            return xs;
+            return false;
         }
         let c = binade(sum);
         if c != self.c {
@@ -231,20 +259,32 @@ impl Large {
             let margin = 1e-4 + 1e-6 * max.abs();
             self.least = max + ln(c * (f32::EPSILON / 2.0)) - margin;
         }
+        let Some(room) = self.kept[self.n..].first_chunk_mut::<{ SUM_BLOCK + MAX_LANES }>() else {
+            return false;
+        };
         let least = v.splat(self.least);
         let mut n = 0;
         for chunk in xs.chunks_exact(V::LANES) {
             // No branch checks if any element counts: where one in sixteen does, the branch would
             // be unpredictable.
             let x = v.load(chunk);
-            n += v.compress_store(v.ge(x, least), x, &mut self.kept[n..]);
+            n += v.compress_store_few(v.ge(x, least), x, &mut room[n..]);
         }
         if n > xs.len() / 2 {
             self.dense = DENSE;
-            return xs;
         }
-        let end = n.next_multiple_of(V::LANES);
-        self.kept[n..end].fill(MaybeUninit::new(f32::NEG_INFINITY));
+        self.n += n;
+        true
+    }
+
+    /// Returns the kept elements, padded to whole registers with minus infinity. Afterwards none is
+    /// kept.
+    #[inline(always)]
+    // In bounds: there is room for a register after the kept elements.
+    fn drain<V: Vector>(&mut self) -> &[f32] {
+        let end = self.n.next_multiple_of(V::LANES);
+        self.kept[self.n..end].fill(MaybeUninit::new(f32::NEG_INFINITY));
+        self.n = 0;
         let kept: *const [MaybeUninit<f32>] = &raw const self.kept[..end];
         // SAFETY: all elements were initialised, and only numbers were written over them.
         unsafe { &*(kept as *const [f32]) }

@@ -3,7 +3,7 @@
 use super::entropy::{nearness, surprisals};
 use super::layout::binade;
 use super::naive;
-use super::rounding_test::{Rounded, SMALLEST, rounded_sum, softmax_sum};
+use super::rounding_test::{FURTHEST, Rounded, SMALLEST, rounded_sum, softmax_sum};
 use super::tests::{SIZES, inputs};
 use crate::simd::Isa;
 use crate::simd::libm::exp;
@@ -135,10 +135,10 @@ fn surprisals_and_distances_are_those_of_the_host() {
     });
 }
 
-/// Checks the rounding of the terms of every `step`-th float from `first` to 30 below the largest,
-/// with a unit so fine that an error beyond the margin is noticed.
+/// Checks the rounding of the terms of every `step`-th float from `first` to [`FURTHEST`]
+/// below the largest, with a unit so fine that an error beyond the margin is noticed.
 fn margin_suffices(first: f32, sum: Option<f32>, fineness: f32, step: usize) {
-    let bits = (first.to_bits()..30f32.to_bits()).step_by(step);
+    let bits = (first.to_bits()..(-FURTHEST).to_bits()).step_by(step);
     let mut xs = [0.0f32; 16];
     let mut bits = bits.map(|bits| -f32::from_bits(bits)).peekable();
     while bits.peek().is_some() {

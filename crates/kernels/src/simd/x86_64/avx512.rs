@@ -260,6 +260,24 @@ impl Vector for Avx512 {
         (lanes & 0xFFFF).count_ones() as usize
     }
 
+    /// Stores half a register if that suffices. A store across the end of a cache line takes
+    /// longer, and one of a whole register nearly always crosses one.
+    #[inline(always)]
+    fn compress_store_few(self, lanes: u32, x: __m512, to: &mut [MaybeUninit<f32>]) -> usize {
+        assert!(to.len() >= 16);
+        let n = (lanes & 0xFFFF).count_ones() as usize;
+        // SAFETY: `self` proves AVX-512; there is room for 16. All packed lanes are written.
+        unsafe {
+            let packed = _mm512_maskz_compress_ps(lanes as u16, x);
+            let to = to.as_mut_ptr().cast();
+            _mm256_storeu_ps(to, _mm512_castps512_ps256(packed));
+            if n > 8 {
+                _mm512_storeu_ps(to, packed);
+            }
+        }
+        n
+    }
+
     #[inline(always)]
     fn push_indices(self, lanes: u32, first: u32, to: &mut Vec<u32>) {
         to.reserve(16);
