@@ -21,7 +21,7 @@ use crate::algorithms::{Scratch, Softmax, Workspace};
 use crate::built_in::{BuiltIn, InGraph};
 use crate::candidates::Candidates;
 use crate::host_profile::HostProfile;
-use crate::kernels::{self, compact::pick, scan::position_of};
+use crate::kernels::{self, compact::pick_at_least, scan::position_of};
 use crate::pool::{First, Form, InOrder, Part, Pool, Weights, Whole};
 use crate::rng::{DEFAULT_SEED, SeededMt19937};
 use crate::sampler::{About, Kind, Sampler, Tell, scratch};
@@ -148,7 +148,7 @@ impl Dist {
         let order = tokens.order;
         let some = tokens.first_logits();
         self.part.clear();
-        pick(some, some, first.last, f32::INFINITY, &mut self.part);
+        pick_at_least(some, first.last, &mut self.part);
         let from = Descending {
             logits: &self.part,
             dropped: 0,

@@ -16,14 +16,14 @@ use std::ffi::CStr;
 use super::lists::{Column, Kept, Picked, Places, Ps};
 use super::running::{Enough, Running, SUMMED_AT_ONCE};
 use crate::algorithms::argsort::Ranking;
-use crate::algorithms::descending_sum::{DescendingCut, End, NucleusSample};
+use crate::algorithms::descending_sum::{Cut, DescendingCut, End, NucleusSample};
 use crate::algorithms::host_order::{HostOrder, overflows};
 use crate::algorithms::scratch::Room;
 use crate::algorithms::{Scratch, Workspace};
 use crate::built_in::{BuiltIn, InGraph};
 use crate::candidates::Candidates;
 use crate::kernels;
-use crate::kernels::compact::pick;
+use crate::kernels::compact::pick_at_least;
 use crate::kernels::logits::Logits;
 use crate::kernels::online_softmax::Sums;
 use crate::kernels::scan::count_at_least;
@@ -101,7 +101,7 @@ impl TopP {
             return kernels::select(logits, threshold, &mut self.indices, &mut self.picked);
         };
         if count_at_least(maxima, threshold) > maxima.len() / FEW_BLOCKS {
-            return pick(logits, logits, threshold, f32::INFINITY, &mut self.picked);
+            return pick_at_least(logits, threshold, &mut self.picked);
         }
         self.kept.clear();
         Logits::F32(logits).collect(maxima, 0, threshold, &mut self.kept);
@@ -109,17 +109,20 @@ impl TopP {
         self.picked.extend(self.kept.iter().map(|c| c.logit));
     }
 
-    /// True if the sum of the probabilities of the selected candidates reaches about `p`. This test
-    /// is faster than ranking.
-    fn is_enough(&self, of: Nucleus) -> bool {
+    /// Returns the approximate sum of the exponentials of the selected candidates, which include
+    /// the largest one, if it reaches about the share `p` of the sum. This test is faster than
+    /// ranking.
+    fn enough_mass(&self, of: Nucleus) -> Option<f64> {
         // An infinite logit has all the probability.
         if !of.max.is_finite() {
-            return true;
+            return Some(f64::INFINITY);
         }
         let mut sums = Sums::default();
         sums.add_mass(Logits::F32(&self.picked), &mut []);
-        // The largest logit is among the selected ones, and its term is 1.
-        1.0 + sums.rest > f64::from(of.sum) * f64::from(self.p + 0.01 * (1.0 - self.p))
+        // The term of the largest logit is 1.
+        let mass = 1.0 + sums.rest;
+        let enough = f64::from(of.sum) * f64::from(self.p + 0.01 * (1.0 - self.p));
+        (mass > enough).then_some(mass)
     }
 
     /// Finds the nucleus of the candidates with these logits. If it is ranked, `indices` has the
@@ -142,8 +145,8 @@ impl TopP {
                 }
                 too_high = threshold;
                 self.select(logits, maxima, threshold);
-                if self.is_enough(of)
-                    && let Some(found) = self.find_selected(logits, threshold, lazily, of)
+                if let Some(mass) = self.enough_mass(of)
+                    && let Some(found) = self.find_selected(logits, threshold, lazily, mass, of)
                 {
                     return found;
                 }
@@ -152,7 +155,8 @@ impl TopP {
         // Masked candidates are usually not in the nucleus, so they are left out at first.
         for threshold in [f32::MIN, f32::NEG_INFINITY] {
             self.select(logits, None, threshold);
-            if let Some(found) = self.find_selected(logits, threshold, lazily, of) {
+            let mass = f64::from(of.sum);
+            if let Some(found) = self.find_selected(logits, threshold, lazily, mass, of) {
                 return found;
             }
         }
@@ -173,14 +177,13 @@ impl TopP {
             return None;
         }
         self.select(logits, maxima, threshold);
-        if !self.is_enough(of) {
-            return None;
-        }
-        self.find_selected(logits, threshold, true, of)
+        let mass = self.enough_mass(of)?;
+        self.find_selected(logits, threshold, true, mass, of)
     }
 
     /// Finds the nucleus among the candidates selected at or above `threshold`, if they contain it.
-    /// If `lazily` is true, its order may be deferred.
+    /// If `lazily` is true, its order may be deferred. `mass` is the approximate sum of the
+    /// exponentials of the selected candidates.
     // In bounds: as many candidates are ranked as are selected; `kept` is at most that number, and
     // at least 1 if two are tied; a pair has two elements.
     fn find_selected(
@@ -188,10 +191,17 @@ impl TopP {
         logits: &[f32],
         threshold: f32,
         lazily: bool,
+        mass: f64,
         of: Nucleus,
     ) -> Option<Found> {
         if lazily && self.picked.len() > RANKED {
-            match self.ending.find(&self.picked, of.max, of.sum, self.p) {
+            let cut = Cut {
+                max: of.max,
+                sum: of.sum,
+                p: self.p,
+                total: mass,
+            };
+            match self.ending.find(&self.picked, cut) {
                 End::At { n, last } if n >= self.min_keep => return Some(Found::Open { n, last }),
                 End::Beyond if self.picked.len() < logits.len() => return None,
                 End::At { .. } | End::Beyond | End::Unknown => {}

@@ -7,13 +7,15 @@
 //! way until few candidates remain to be ranked. Among equal logits the host's order decides (see
 //! [`host_order`](super::host_order)).
 //!
-//! The sums are `double`s, which are not added in the order of the built-in. If their rounding
-//! could decide, the result is `None`.
+//! The sums are `double`s, which are not added in the order of the built-in. Approximate
+//! exponentials usually suffice; if their errors could decide, exact ones are computed. If the
+//! rounding of the sums could decide, the result is `None`.
 
 use super::Workspace;
 use super::argsort::Ranking;
 use super::scratch::{Room, room};
 use crate::kernels::compact::pick;
+use crate::kernels::rounding_test;
 use crate::kernels::scan::sum_from;
 use crate::per_thread::lent_per_thread;
 use crate::token::TokenData;
@@ -63,7 +65,16 @@ pub struct DescendingDraw {
 lent_per_thread!(DescendingDraw);
 room!(DescendingDraw: work, keys, es, sample, ranking);
 
-/// An interval of sums of exponentials that contains the target despite rounding.
+/// The accuracy of exponentials.
+#[derive(Clone, Copy, Debug)]
+enum Exponentials {
+    /// The relative errors are at most [`ERROR`](rounding_test::ERROR).
+    Approximate,
+    /// The exponentials are those of the host.
+    Exact,
+}
+
+/// An interval of sums of exponentials that contains the target despite rounding and errors.
 #[derive(Clone, Copy, Debug)]
 struct Target {
     earliest: f64,
@@ -95,16 +106,37 @@ impl DescendingDraw {
         head: &[TokenData],
         draw: f64,
     ) -> Option<Drawn> {
-        let n = from.logits.len();
-        self.warm_up(n);
-        let sum = self.work.exponentiate_without(from, larger);
+        self.warm_up(from.logits.len());
+        self.find_with(Exponentials::Approximate, from, larger, head, draw)
+            .or_else(|| self.find_with(Exponentials::Exact, from, larger, head, draw))
+    }
+
+    /// Returns the candidate with exponentials of this kind. `None` if rounding, or their error,
+    /// could decide.
+    fn find_with(
+        &mut self,
+        exponentials: Exponentials,
+        from: Descending<'_>,
+        larger: &[TokenData],
+        head: &[TokenData],
+        draw: f64,
+    ) -> Option<Drawn> {
+        let (sum, error) = match exponentials {
+            Exponentials::Approximate => {
+                let sum = self.work.approximate_without(from, larger);
+                (sum, f64::from(rounding_test::ERROR))
+            }
+            Exponentials::Exact => (self.work.exponentiate_without(from, larger), 0.0),
+        };
         // Excluded candidates that are equal to the first remaining one precede it. Each adds 1 to
         // the sum.
         let before = from.dropped.checked_sub(larger.len())? as f64;
-        let total = sum - before - self.sum_behind(from);
-        // The margin of `categorical::choose`, relative to the larger sum.
-        let margin = sum * (n + 16) as f64 * (2.0 * f64::EPSILON);
-        let target = before + total * draw;
+        let behind = self.sum_behind(from);
+        let target = before + (sum - before - behind) * draw;
+        // The margin of `categorical::choose`, relative to the larger sum, and the errors of a sum
+        // near the target and of the terms of the target itself.
+        let margin = sum * (from.logits.len() + 16) as f64 * (2.0 * f64::EPSILON)
+            + error * (2.0 * target + before + 3.0 * behind);
         let target = Target {
             earliest: target - margin,
             latest: target + margin,
@@ -130,6 +162,8 @@ impl DescendingDraw {
     fn in_head(&mut self, head: &[TokenData], target: Target) -> Head {
         let [keys, _] = &mut self.keys;
         let [es, _] = &mut self.es;
+        keys.clear();
+        es.clear();
         let values = self.work.values();
         keys.extend(head.iter().map(|c| c.logit));
         es.extend(head.iter().map(|c| values[c.id as usize]));

@@ -9,6 +9,7 @@ use crate::kernels::entropy;
 use crate::kernels::layout::{CHUNK, NOTHING, SUM_BLOCK};
 use crate::kernels::quotient::set_quotients;
 use crate::kernels::rewrite::divide;
+use crate::kernels::rounding_test::approximate_exp_sum;
 use crate::kernels::scan::claimed_max;
 use crate::kernels::sequential_sum::{self, sum_double};
 use crate::kernels::softmax::{
@@ -226,12 +227,27 @@ impl Workspace {
     }
 
     /// Computes the exponentials of `from`, relative to the first candidate that is not excluded;
-    /// `larger` are the candidates with a larger logit. Returns the sum of the exponentials, added
-    /// in array order. Excluded candidates that are equal to the first one count 1 each.
+    /// `larger` are the candidates with a larger logit. Returns the sum of the exponentials.
+    /// Excluded candidates that are equal to the first one count 1 each.
     ///
     /// Reads 4 bytes per logit, and writes, reads and writes 4.
-    // In bounds: a value was just reserved for every token.
     pub fn exponentiate_without(&mut self, from: Descending<'_>, larger: &[TokenData]) -> f64 {
+        self.divide_without(from, larger);
+        let values = &mut self.values[..self.len];
+        exp_sum_double(values, from.first / from.divisor, &mut self.sums)
+    }
+
+    /// Computes exponentials as [`exponentiate_without`](Self::exponentiate_without) does, but
+    /// approximately (see [`approximate_exp_sum`]), which takes a third of the time.
+    pub fn approximate_without(&mut self, from: Descending<'_>, larger: &[TokenData]) -> f64 {
+        self.divide_without(from, larger);
+        approximate_exp_sum(&mut self.values[..self.len], from.first / from.divisor)
+    }
+
+    /// Copies the logits of `from`, divided by its divisor. Those of `larger` become minus
+    /// infinity.
+    // In bounds: a value was just reserved for every token.
+    fn divide_without(&mut self, from: Descending<'_>, larger: &[TokenData]) {
         self.reserve(from.logits.len());
         let values = &mut self.values[..from.logits.len()];
         values.copy_from_slice(from.logits);
@@ -241,7 +257,6 @@ impl Workspace {
         if from.divisor != 1.0 {
             divide(values, from.divisor);
         }
-        exp_sum_double(values, from.first / from.divisor, &mut self.sums)
     }
 
     /// Computes `exp(logit - max)` with difference, exponential and sum in `double`, bit for bit as

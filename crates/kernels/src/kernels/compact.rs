@@ -20,6 +20,8 @@ dispatched! {
     /// Appends the values at or above `threshold`, and their indices. Reads 4 bytes per element.
     pub fn select(xs: &[f32], threshold: f32, indices: &mut Vec<u32>, picked: &mut Vec<f32>)
         => select_on;
+    /// Appends the values at or above `threshold`, in order. Reads 4 bytes per element.
+    pub fn pick_at_least(xs: &[f32], threshold: f32, to: &mut Vec<f32>) => pick_at_least_on;
     /// Appends those of `xs` whose keys are at or above `low` and below `high`, in order. Reads 4
     /// bytes per element, or 8 if `keys` is another array.
     pub fn pick(keys: &[f32], xs: &[f32], low: f32, high: f32, to: &mut Vec<f32>) => pick_on;
@@ -280,4 +282,24 @@ fn pick_on<V: Vector>(v: V, keys: &[f32], xs: &[f32], low: f32, high: f32, to: &
             to.push(x);
         }
     }
+}
+
+#[inline(always)]
+// In bounds: no more are picked than were read, and there is room for all and a register: just
+// reserved.
+fn pick_at_least_on<V: Vector>(v: V, xs: &[f32], threshold: f32, to: &mut Vec<f32>) {
+    // Whole registers are written, even past the last element.
+    to.reserve(xs.len() + MAX_LANES);
+    let len = to.len();
+    let room = to.spare_capacity_mut();
+    let thresholds = v.splat(threshold);
+    let mut picked = 0;
+    let mut chunks = xs.chunks_exact(V::LANES);
+    for chunk in &mut chunks {
+        let x = v.load(chunk);
+        picked += v.compress_store(v.ge(x, thresholds), x, &mut room[picked..]);
+    }
+    // SAFETY: that many were written.
+    unsafe { to.set_len(len + picked) };
+    to.extend(chunks.remainder().iter().filter(|&&x| x >= threshold));
 }

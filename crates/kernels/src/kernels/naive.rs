@@ -249,6 +249,11 @@ pub fn select(xs: &[f32], threshold: f32, indices: &mut Vec<u32>, picked: &mut V
     }
 }
 
+/// Appends the values at or above `threshold`, in order.
+pub fn pick_at_least(xs: &[f32], threshold: f32, to: &mut Vec<f32>) {
+    to.extend(xs.iter().filter(|&&x| x >= threshold));
+}
+
 /// Appends those of `xs` whose keys are at or above `low` and below `high`, in order.
 pub fn pick(keys: &[f32], xs: &[f32], low: f32, high: f32, to: &mut Vec<f32>) {
     assert_eq!(keys.len(), xs.len());

@@ -23,6 +23,11 @@ use crate::simd::{MAX_LANES, Vector, dispatched};
 /// rounding the exact one, and a margin. It is three units in the last place of 1.
 pub const ERROR: f32 = 3.0 * f32::EPSILON;
 
+/// The largest relative distance between a probability in single precision and the exact one. It
+/// covers [`ERROR`], half a unit each for the sum's reciprocal, the product and the exact quotient,
+/// and a margin. It is five units in the last place of 1.
+pub const ERROR_OF_PROBABILITY: f32 = 5.0 * f32::EPSILON;
+
 /// The largest relative distance between an entropy term below 0.3 in single precision and the
 /// exact one. It covers, in single precision, the exponential, the sum's reciprocal, its logarithm,
 /// the logarithm as a difference, and two products; and in the exact term a quotient, a logarithm
@@ -48,9 +53,20 @@ pub struct Rounded {
     pub below: f32,
     /// The power of two at which the binade of the sum begins; at least [`SMALLEST`].
     pub c: f32,
-    /// The sum of the exponentials, if the terms are those of the entropy; each exponential is then
-    /// below 0.3 of the sum.
-    pub sum: Option<f32>,
+    /// The kind of the terms.
+    pub terms: Terms,
+}
+
+/// The kinds of terms that are added up in the order of the exponentials.
+#[derive(Clone, Copy, Debug)]
+pub enum Terms {
+    /// The exponentials themselves.
+    Exponentials,
+    /// The probabilities, given the sum of all exponentials.
+    Probabilities(f32),
+    /// The terms of the entropy, given the sum of all exponentials. If they are added
+    /// approximately, each exponential is below 0.3 of the sum.
+    Entropies(f32),
 }
 
 impl Rounded {
@@ -58,11 +74,14 @@ impl Rounded {
     #[inline]
     pub fn term(&self, x: f32) -> f32 {
         let e = exp(x - self.max);
-        let Some(sum) = self.sum else {
-            return e;
-        };
-        let p = e / sum;
-        if p > 0.0 { -p * ln(p) } else { 0.0 }
+        match self.terms {
+            Terms::Exponentials => e,
+            Terms::Probabilities(sum) => e / sum,
+            Terms::Entropies(sum) => {
+                let p = e / sum;
+                if p > 0.0 { -p * ln(p) } else { 0.0 }
+            }
+        }
     }
 
     /// Returns a term rounded to the unit; `None` if it is half-way between two multiples.
@@ -81,6 +100,10 @@ dispatched! {
     /// the terms that are half-way. Reads 4 bytes per element, and a block with a term in doubt
     /// twice.
     pub fn rounded_sum(xs: &[f32], of: Rounded, doubtful: &mut Vec<u32>) -> f64 => rounded_sum_on with Exp;
+    /// Replaces every x, none of which is NaN or above `max`, by approximately e^(x - max), and
+    /// returns the sum of the results. The relative error of a result is at most [`ERROR`] down to
+    /// e^[`FURTHEST`]; lower ones are replaced by that. Reads and writes 4 bytes per element.
+    pub fn approximate_exp_sum(xs: &mut [f32], max: f32) -> f64 => approximate_exp_sum_on with Exp;
 }
 
 /// Returns the sum of `exp(logit - max)`, a `float`, as if added in order; no logit is NaN or above
@@ -98,6 +121,31 @@ pub fn softmax_sum(logits: &[f32], max: f32) -> f32 {
 #[inline(always)]
 fn approximate_exp<V: Vector>(v: V, d: V::F) -> V::F {
     v.exp_approx(v.max(d, v.splat(FURTHEST)))
+}
+
+#[inline(always)]
+// In bounds: a remainder has fewer elements than a register has lanes.
+fn approximate_exp_sum_on<V: Vector>(v: V, xs: &mut [f32], max: f32) -> f64 {
+    let maxima = v.splat(max);
+    let mut sums = [v.splat_d(0.0); 2];
+    let mut chunks = xs.chunks_exact_mut(V::LANES);
+    for chunk in &mut chunks {
+        let e = approximate_exp(v, v.sub(v.load(chunk), maxima));
+        v.store(chunk, e);
+        let [low, high] = v.widen(e);
+        sums = [v.add_d(sums[0], low), v.add_d(sums[1], high)];
+    }
+    let mut sum = v.reduce_add_d(v.add_d(sums[0], sums[1]));
+    let rest = chunks.into_remainder();
+    let mut padded = [f32::NEG_INFINITY; MAX_LANES];
+    padded[..rest.len()].copy_from_slice(rest);
+    let e = approximate_exp(v, v.sub(v.load(&padded), maxima));
+    v.store(&mut padded, e);
+    for (x, &e) in rest.iter_mut().zip(&padded) {
+        *x = e;
+        sum += f64::from(e);
+    }
+    sum
 }
 
 /// Counts terms in units of the floats from c to 2 c.
@@ -331,6 +379,11 @@ fn try_approximately<V: Vector>(v: V, sum: f32, xs: &[f32], max: f32) -> Option<
     (total < f64::from(2.0 * c)).then_some(total as f32)
 }
 
+/// The kinds of [`Terms`] as parameters of functions.
+const EXPONENTIALS: u8 = 0;
+const PROBABILITIES: u8 = 1;
+const ENTROPIES: u8 = 2;
+
 /// The constants of a sum, each in all lanes.
 #[derive(Clone, Copy)]
 struct Lanes<V: Vector> {
@@ -344,7 +397,7 @@ struct Lanes<V: Vector> {
 
 /// Returns the bounds on one register's terms, as [`Units::round`] does.
 #[inline(always)]
-fn round<V: Vector, const BOUNDED: bool, const ENTROPIES: bool>(
+fn round<V: Vector, const BOUNDED: bool, const TERMS: u8>(
     v: V,
     x: V::F,
     of: Lanes<V>,
@@ -352,12 +405,12 @@ fn round<V: Vector, const BOUNDED: bool, const ENTROPIES: bool>(
     let zero = v.splat(0.0);
     let d = v.max(v.sub(x, of.max), v.splat(FURTHEST));
     let e = v.exp_approx(d);
-    let term = if ENTROPIES {
-        v.mul(v.mul(e, of.inverse), v.sub(of.ln_sum, d))
-    } else {
-        e
+    let mut term = match TERMS {
+        EXPONENTIALS => e,
+        PROBABILITIES => v.mul(e, of.inverse),
+        _ => v.mul(v.mul(e, of.inverse), v.sub(of.ln_sum, d)),
     };
-    let mut term = v.select_lt(x, of.below, term, zero);
+    term = v.select_lt(x, of.below, term, zero);
     if BOUNDED {
         term = v.select_lt(of.above, x, term, zero);
     }
@@ -366,24 +419,43 @@ fn round<V: Vector, const BOUNDED: bool, const ENTROPIES: bool>(
 
 #[inline(always)]
 fn rounded_sum_on<V: Vector>(v: V, xs: &[f32], of: Rounded, doubtful: &mut Vec<u32>) -> f64 {
-    match (of.above > f32::NEG_INFINITY, of.sum.is_some()) {
-        (false, false) => rounded_sum_of::<V, false, false>(v, xs, of, doubtful),
-        (false, true) => rounded_sum_of::<V, false, true>(v, xs, of, doubtful),
-        (true, false) => rounded_sum_of::<V, true, false>(v, xs, of, doubtful),
-        (true, true) => rounded_sum_of::<V, true, true>(v, xs, of, doubtful),
+    match of.above > f32::NEG_INFINITY {
+        false => rounded_sum_within::<V, false>(v, xs, of, doubtful),
+        true => rounded_sum_within::<V, true>(v, xs, of, doubtful),
     }
 }
 
 #[inline(always)]
-// In bounds: a remainder has fewer elements than a register has lanes.
-fn rounded_sum_of<V: Vector, const BOUNDED: bool, const ENTROPIES: bool>(
+fn rounded_sum_within<V: Vector, const BOUNDED: bool>(
     v: V,
     xs: &[f32],
     of: Rounded,
     doubtful: &mut Vec<u32>,
 ) -> f64 {
-    let sum = of.sum.unwrap_or(1.0);
-    let error = if ENTROPIES { ERROR_OF_ENTROPY } else { ERROR };
+    match of.terms {
+        Terms::Exponentials => {
+            rounded_sum_of::<V, BOUNDED, EXPONENTIALS>(v, xs, of, [1.0, ERROR], doubtful)
+        }
+        Terms::Probabilities(sum) => {
+            let with = [sum, ERROR_OF_PROBABILITY];
+            rounded_sum_of::<V, BOUNDED, PROBABILITIES>(v, xs, of, with, doubtful)
+        }
+        Terms::Entropies(sum) => {
+            let with = [sum, ERROR_OF_ENTROPY];
+            rounded_sum_of::<V, BOUNDED, ENTROPIES>(v, xs, of, with, doubtful)
+        }
+    }
+}
+
+#[inline(always)]
+// In bounds: a remainder has fewer elements than a register has lanes.
+fn rounded_sum_of<V: Vector, const BOUNDED: bool, const TERMS: u8>(
+    v: V,
+    xs: &[f32],
+    of: Rounded,
+    [sum, error]: [f32; 2],
+    doubtful: &mut Vec<u32>,
+) -> f64 {
     let lanes = Lanes {
         max: v.splat(of.max),
         above: v.splat(of.above),
@@ -398,7 +470,7 @@ fn rounded_sum_of<V: Vector, const BOUNDED: bool, const ENTROPIES: bool>(
         let mut counted = [v.splat(0.0); 2];
         let mut chunks = block.chunks_exact(V::LANES);
         for chunk in &mut chunks {
-            let rounded = round::<V, BOUNDED, ENTROPIES>(v, v.load(chunk), lanes);
+            let rounded = round::<V, BOUNDED, TERMS>(v, v.load(chunk), lanes);
             counted = [
                 v.add_bits(counted[0], rounded[0]),
                 v.add_bits(counted[1], rounded[1]),
@@ -408,7 +480,7 @@ fn rounded_sum_of<V: Vector, const BOUNDED: bool, const ENTROPIES: bool>(
             // Counts again, without the terms in doubt.
             counted[0] = v.splat(0.0);
             for (i, chunk) in block.chunks_exact(V::LANES).enumerate() {
-                let rounded = round::<V, BOUNDED, ENTROPIES>(v, v.load(chunk), lanes);
+                let rounded = round::<V, BOUNDED, TERMS>(v, v.load(chunk), lanes);
                 let first = base + (i * V::LANES) as u32;
                 let sure = lanes.units.sure(v, rounded, first, doubtful);
                 counted[0] = v.add_bits(counted[0], sure);
@@ -419,7 +491,7 @@ fn rounded_sum_of<V: Vector, const BOUNDED: bool, const ENTROPIES: bool>(
         if !rest.is_empty() {
             let mut padded = [f32::NEG_INFINITY; MAX_LANES];
             padded[..rest.len()].copy_from_slice(rest);
-            let rounded = round::<V, BOUNDED, ENTROPIES>(v, v.load(&padded), lanes);
+            let rounded = round::<V, BOUNDED, TERMS>(v, v.load(&padded), lanes);
             let first = base + (block.len() - rest.len()) as u32;
             let sure = lanes.units.sure(v, rounded, first, doubtful);
             total += count(v, sure, 1, of.c);

@@ -3,7 +3,7 @@
 
 use super::bitmap::{count_bits, mask_tokens};
 use super::column::{column_selecting, copy_column, copy_logits};
-use super::compact::{at_least, near_max, pick, select};
+use super::compact::{at_least, near_max, pick, pick_at_least, select};
 use super::naive;
 use super::naive_logits;
 use super::quotient::{divide_p_double, set_quotients, write_quotients};
@@ -521,6 +521,9 @@ fn thresholds() {
             select(logits, threshold, &mut a, &mut picked_a);
             naive::select(logits, threshold, &mut b, &mut picked_b);
             assert_eq!(a, b, "{:?}", isa);
+            assert_eq!(bits(&picked_a), bits(&picked_b), "{:?}", isa);
+            pick_at_least(logits, threshold, &mut picked_a);
+            naive::pick_at_least(logits, threshold, &mut picked_b);
             assert_eq!(bits(&picked_a), bits(&picked_b), "{:?}", isa);
             let others: Vec<f32> = (0..logits.len()).map(|i| i as f32).collect();
             for high in [f32::INFINITY, 0.5, 3.0, f32::NAN] {

@@ -3,7 +3,9 @@
 use super::entropy::{nearness, surprisals};
 use super::layout::binade;
 use super::naive;
-use super::rounding_test::{FURTHEST, Rounded, SMALLEST, rounded_sum, softmax_sum};
+use super::rounding_test::{
+    ERROR, FURTHEST, Rounded, SMALLEST, Terms, approximate_exp_sum, rounded_sum, softmax_sum,
+};
 use super::tests::{SIZES, inputs};
 use crate::simd::Isa;
 use crate::simd::libm::exp;
@@ -38,6 +40,27 @@ fn sums_of_exponentials_are_those_one_by_one() {
     });
 }
 
+#[test]
+#[cfg_attr(miri, ignore = "minutes")]
+fn approximate_exponentials_are_near_the_exact_ones() {
+    let exact = |x: f32| f64::from(exp(x.max(FURTHEST)));
+    for_all(|xs, max| {
+        let expected: Vec<f64> = xs.iter().map(|x| exact(x - max)).collect();
+        let sum: f64 = expected.iter().sum();
+        for isa in Isa::supported() {
+            let _forced = isa.force();
+            let mut es = xs.to_vec();
+            let ours = approximate_exp_sum(&mut es, max);
+            let near = |a: f64, b: f64| (a - b).abs() <= f64::from(ERROR) * b;
+            let all_near = es
+                .iter()
+                .zip(&expected)
+                .all(|(&a, &b)| near(f64::from(a), b));
+            assert!(all_near && near(ours, sum), "{isa:?}");
+        }
+    });
+}
+
 /// Returns the rounded sum, including the terms in doubt, and the number of these that were
 /// half-way.
 fn resolved(
@@ -67,19 +90,24 @@ fn rounded_sums_are_those_of_exact_terms() {
                 above: max + above,
                 below: max + below,
                 c: 64.0,
-                sum: None,
+                terms: Terms::Exponentials,
             };
             let entropies = Rounded {
                 below: max + below.min(-1.5),
                 c: 4.0,
-                sum: Some(70.0),
+                terms: Terms::Entropies(70.0),
+                ..exponentials
+            };
+            let probabilities = Rounded {
+                c: 0.5,
+                terms: Terms::Probabilities(70.0),
                 ..exponentials
             };
             let tiny = Rounded {
                 c: SMALLEST,
                 ..exponentials
             };
-            for of in [exponentials, entropies, tiny] {
+            for of in [exponentials, probabilities, entropies, tiny] {
                 let exact = resolved(naive::rounded_sum, xs, of);
                 // A sum beyond the binade is not exact, and need not be.
                 if exact.0 > f64::from(of.c) {
@@ -137,7 +165,7 @@ fn surprisals_and_distances_are_those_of_the_host() {
 
 /// Checks the rounding of the terms of every `step`-th float from `first` to [`FURTHEST`]
 /// below the largest, with a unit so fine that an error beyond the margin is noticed.
-fn margin_suffices(first: f32, sum: Option<f32>, fineness: f32, step: usize) {
+fn margin_suffices(first: f32, terms: Terms, fineness: f32, step: usize) {
     let bits = (first.to_bits()..(-FURTHEST).to_bits()).step_by(step);
     let mut xs = [0.0f32; 16];
     let mut bits = bits.map(|bits| -f32::from_bits(bits)).peekable();
@@ -148,7 +176,7 @@ fn margin_suffices(first: f32, sum: Option<f32>, fineness: f32, step: usize) {
             above: f32::NEG_INFINITY,
             below: 0.0,
             c: 1.0,
-            sum,
+            terms,
         };
         of.c = binade(of.term(xs[0])) * fineness;
         let exact = resolved(naive::rounded_sum, &xs, of).0;
@@ -161,9 +189,10 @@ fn margin_suffices(first: f32, sum: Option<f32>, fineness: f32, step: usize) {
 }
 
 fn margins_suffice(step: usize) {
-    margin_suffices(1e-9, None, 16.0, step);
+    margin_suffices(1e-9, Terms::Exponentials, 16.0, step);
     for sum in [1.0, 1.999_999_9, 3.7, 70.3, 1e5] {
-        margin_suffices(1.3, Some(sum), 4.0, step);
+        margin_suffices(1e-9, Terms::Probabilities(sum), 16.0, step);
+        margin_suffices(1.3, Terms::Entropies(sum), 4.0, step);
     }
 }
 

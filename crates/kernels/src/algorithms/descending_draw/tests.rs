@@ -1,14 +1,16 @@
 use super::*;
 use crate::lcg::Lcg;
 
-/// Draws as the built-in does: sorts, adds up, and searches for the draw.
-fn in_order(from: Descending<'_>, draw: f64) -> (f32, usize) {
+/// Draws as the built-in does: sorts, adds up, and searches for the draw. Also returns the share of
+/// the sum at which the next candidate would be drawn.
+fn in_order(from: Descending<'_>, draw: f64) -> (f32, usize, f64) {
     let mut sorted = from.logits.to_vec();
     sorted.sort_by(|a, b| b.total_cmp(a));
     let max = from.first / from.divisor;
     let e = |&x: &f32| f64::from(crate::simd::libm::exp(x / from.divisor - max));
     let kept = &sorted[from.dropped..];
-    let target = kept.iter().map(e).sum::<f64>() * draw;
+    let sum = kept.iter().map(e).sum::<f64>();
+    let target = sum * draw;
     let mut running = 0.0;
     let place = kept.iter().position(|x| {
         running += e(x);
@@ -16,7 +18,7 @@ fn in_order(from: Descending<'_>, draw: f64) -> (f32, usize) {
     });
     let place = from.dropped + place.expect("the sum is reached");
     let start = sorted.partition_point(|&x| x > sorted[place]);
-    (sorted[place], place - start)
+    (sorted[place], place - start, running / sum)
 }
 
 #[test]
@@ -59,12 +61,21 @@ fn it_is_the_one_of_the_sorted_array() {
             .collect();
         let least = sorted[[0, 300][case % 2]];
         let head: Vec<_> = candidates.filter(|c| c.logit >= least).collect();
-        for share in [0.0, next() * 0.01, next(), next(), 0.999_13, 1.0 - 1e-9] {
+        let mut shares = vec![0.0, next() * 0.01, next(), next(), 0.999_13, 1.0 - 1e-9];
+        // So near a border that the errors of approximate exponentials could decide.
+        for share in [next(), 0.999 * next()] {
+            let (_, _, border) = in_order(from, share);
+            shares.extend([border - 1e-9, border + 1e-9]);
+        }
+        for share in shares
+            .into_iter()
+            .filter(|share| (0.0..1.0).contains(share))
+        {
             let drawn = draw.find(from, &larger, &head, share);
-            let expected = in_order(from, share);
+            let (logit, nth, _) = in_order(from, share);
             match drawn {
                 Some(drawn) => {
-                    assert_eq!((drawn.logit, drawn.nth), expected, "{case}, {share}")
+                    assert_eq!((drawn.logit, drawn.nth), (logit, nth), "{case}, {share}")
                 }
                 // The draw is on a border, or so near the end that rounding could decide.
                 None => assert!(share == 0.0 || share > 0.999_999, "{case}, {share}"),

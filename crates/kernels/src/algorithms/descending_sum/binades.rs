@@ -18,10 +18,11 @@
 //! if there are many, the method gives up.
 
 use super::sample::take_groups;
-use super::terms::{MANY, Terms};
+use super::terms::MANY;
 use crate::algorithms::scratch::room;
-use crate::kernels::compact::pick;
+use crate::kernels::compact::{pick, pick_at_least};
 use crate::kernels::layout::binade;
+use crate::kernels::rounding_test::Terms;
 use crate::kernels::sequential_sum::{rounded_tail, sum};
 
 /// Buffers for sums by binades.
@@ -50,10 +51,10 @@ pub(super) struct Binades {
 
 /// The largest number of keys that are simply sorted.
 const FEW: usize = 2048;
-/// The size of the sample.
-const SIZE: usize = 512;
-/// The number of adjacent keys in each group of the sample.
-const GROUP: usize = 8;
+/// The size of a sample.
+pub(super) const SIZE: usize = 512;
+/// The number of adjacent keys in each group of a sample.
+pub(super) const GROUP: usize = 8;
 /// The index, in the descending sample, of the key down to which the head reaches at first.
 const HEAD: usize = 3;
 /// The largest number of keys near a crossing that are sorted.
@@ -65,19 +66,19 @@ const STEPS: usize = 64;
 
 /// A sum, and the least key whose term it includes.
 #[derive(Clone, Copy)]
-struct Reached {
-    sum: f32,
-    bound: f32,
+pub(super) struct Reached {
+    pub sum: f32,
+    pub bound: f32,
 }
 
 /// The range of keys in which a sum is estimated to leave its binade.
-struct Bracket {
+pub(super) struct Bracket {
     /// The key down to which the sum stays in its binade.
-    high: f32,
+    pub high: f32,
     /// A key at which the sum has left its binade.
-    low: f32,
+    pub low: f32,
     /// True if few keys are above the bracket.
-    few: bool,
+    pub few: bool,
 }
 
 /// The result of adding terms to a sum.
@@ -163,7 +164,7 @@ impl Binades {
 
     fn take_head(&mut self, keys: &[f32]) {
         self.head.clear();
-        pick(keys, keys, self.bound, f32::INFINITY, &mut self.head);
+        pick_at_least(keys, self.bound, &mut self.head);
         sort_descending(&mut self.head, &mut self.words);
     }
 
@@ -325,6 +326,35 @@ impl Binades {
         }
     }
 
+    /// Returns keys between which the sum leaves its binade or reaches the target, estimated from
+    /// another sample of all keys, in descending order, and from the sum of all terms.
+    pub(super) fn bracket_in(
+        &mut self,
+        sample: &mut Vec<f32>,
+        series: Series<'_>,
+        from: Reached,
+    ) -> Bracket {
+        std::mem::swap(&mut self.sample, sample);
+        series.terms.of(&self.sample, &mut self.sample_terms);
+        self.bracket(series, from, series.total - f64::from(from.sum))
+    }
+
+    /// Returns the term with which the sum reaches the target, if it is one of these: the next
+    /// terms in descending order after those that add up to `sum`. `None` if it is not, or if the
+    /// terms would have to be sorted.
+    pub(super) fn run_on(&mut self, series: Series<'_>, sum: f32) -> Option<Reaching> {
+        self.keys.clear();
+        self.keys.extend_from_slice(series.keys);
+        self.terms.clear();
+        self.terms.extend_from_slice(series.values);
+        let from = Reached {
+            sum,
+            bound: f32::INFINITY,
+        };
+        self.narrow(series, from, 0.0)?;
+        reaching(&self.keys, &self.terms, self.before, series.until)
+    }
+
     /// Adds copied terms up to a crossing, and some more. The copied terms are those of all keys
     /// from `low` to below `from.bound`.
     fn narrow(&mut self, all: Series<'_>, from: Reached, low: f32) -> Option<Reached> {
@@ -455,7 +485,7 @@ fn add_between(
 
 /// Sorts numbers at or above 0 in descending order, as integers, which takes half the time of
 /// comparing floats.
-fn sort_descending(xs: &mut [f32], words: &mut Vec<u32>) {
+pub(super) fn sort_descending(xs: &mut [f32], words: &mut Vec<u32>) {
     words.clear();
     words.extend(xs.iter().map(|x| !x.to_bits()));
     words.sort_unstable();

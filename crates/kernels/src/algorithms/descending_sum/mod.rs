@@ -26,7 +26,7 @@ mod terms;
 #[cfg(test)]
 mod tests;
 
-pub use cut::{DescendingCut, End};
+pub use cut::{Cut, DescendingCut, End};
 pub use sample::NucleusSample;
 
 use super::argsort::Ranking;
@@ -36,7 +36,7 @@ use crate::kernels::compact::{pick, select};
 use crate::kernels::entropy::surprisals;
 use crate::kernels::layout::{CHUNK, SUM_BLOCK, binade};
 use crate::kernels::rewrite::divide;
-use crate::kernels::rounding_test::{self, Rounded};
+use crate::kernels::rounding_test::{self, Rounded, Terms};
 use crate::kernels::scan::{count_at_least, max_logit};
 use crate::kernels::softmax::{exp_sum, exp_sum_double};
 use crate::per_thread::lent_per_thread;
@@ -45,7 +45,6 @@ use crate::token::TokenData;
 use binades::{Binades, Series};
 use remainder::{Ended, Remainder};
 use sample::Outline;
-use terms::Terms;
 
 /// Buffers for sums in descending order.
 #[derive(Clone, Debug, Default)]
@@ -260,7 +259,7 @@ impl DescendingSum {
             above: f32::NEG_INFINITY,
             below: self.lowest,
             c,
-            sum: terms.sum(),
+            terms,
         };
         self.remainder.add(sum, &self.logits, rest)
     }

@@ -1,7 +1,7 @@
 //! Estimates thresholds from a sample.
 
-use super::terms::Terms;
 use crate::algorithms::scratch::room;
+use crate::kernels::rounding_test::Terms;
 use crate::kernels::sequential_sum::sum_between;
 use crate::kernels::softmax::exp_sum;
 use crate::per_thread::lent_per_thread;

@@ -3,20 +3,10 @@
 use crate::kernels::entropy::entropies;
 use crate::kernels::layout::CHUNK;
 use crate::kernels::rewrite::divide;
+use crate::kernels::rounding_test::Terms;
 
 /// The number of different keys of half-way terms beyond which sorting is cheaper.
 pub(super) const MANY: usize = 16;
-
-/// The kinds of terms that are added up in the order of the exponentials.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Terms {
-    /// The exponentials themselves.
-    Exponentials,
-    /// The probabilities, given the sum of all exponentials.
-    Probabilities(f32),
-    /// The terms of the entropy, given the sum of all exponentials.
-    Entropies(f32),
-}
 
 impl Terms {
     /// Computes the terms of candidates with the exponentials `es`, and writes them to `to`.
@@ -35,14 +25,6 @@ impl Terms {
             ps.copy_from_slice(terms);
             divide(ps, sum);
             entropies(ps, terms);
-        }
-    }
-
-    /// Returns the sum of all exponentials, if the terms are those of an entropy.
-    pub(super) fn sum(self) -> Option<f32> {
-        match self {
-            Self::Exponentials | Self::Probabilities(_) => None,
-            Self::Entropies(sum) => Some(sum),
         }
     }
 }

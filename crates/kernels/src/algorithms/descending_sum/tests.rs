@@ -286,7 +286,8 @@ fn a_cut_is_that_of_the_sorted_array() {
             -1.0, 0.0, 1e-6, share, 0.25, 0.5, 0.95, 0.999, 0.999_999, 1.1,
         ] {
             let expected = cut_one_by_one(&xs, sum, p);
-            match cut.find(&xs, max, sum, p) {
+            let total = f64::from(all);
+            match cut.find(&xs, Cut { max, sum, p, total }) {
                 End::Unknown => unknown += 1,
                 end => {
                     assert_eq!(end, expected, "round {round}, {n}, {p}");
@@ -300,8 +301,30 @@ fn a_cut_is_that_of_the_sorted_array() {
     }
     assert!(found > 2000 && beyond > 300, "{found}, {beyond}");
     assert!(unknown < found / 10, "{unknown}, {found}");
+    assert!(cut.by_sample > 300, "{}", cut.by_sample);
     let seen = cut.binades.seen;
     assert!(seen.crossings > 100 && seen.misses > 0, "{seen:?}");
+}
+
+/// Checks that a wrong total, which makes the sample mislead, does not change a cut.
+#[test]
+#[cfg_attr(miri, ignore = "no pointers, and minutes")]
+fn a_wrong_total_changes_no_cut() {
+    let mut random = Lcg(12);
+    let mut cut = DescendingCut::default();
+    for round in 0..20 {
+        let xs = logits(0, 20_000, &mut random);
+        let max = xs.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+        let sum = xs.iter().fold(0.0f32, |sum, x| sum + libm::exp(x - max));
+        for p in [0.4, 0.95, 0.99] {
+            let expected = cut_one_by_one(&xs, sum, p);
+            for factor in [0.3, 0.9, 0.97, 0.99, 1.0, 1.01, 1.03, 1.1, 1.5, 3.0] {
+                let total = f64::from(sum) * factor;
+                let end = cut.find(&xs, Cut { max, sum, p, total });
+                assert_eq!(end, expected, "round {round}, {p}, {factor}");
+            }
+        }
+    }
 }
 
 /// Checks that a sum is given up if too many different terms are half-way between two floats.
