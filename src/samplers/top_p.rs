@@ -130,7 +130,6 @@ impl TopP {
     /// all in the host's order. If the block maxima of the logits are passed as `maxima`, the order
     /// may be deferred.
     fn find(&mut self, logits: &[f32], maxima: Option<&[f32]>, of: Nucleus) -> Found {
-        let lazily = maxima.is_some();
         if let Some(found) = self.find_near_max(logits, maxima, of) {
             return found;
         }
@@ -144,18 +143,15 @@ impl TopP {
                     threshold = self.sample.next_below(too_high);
                 }
                 too_high = threshold;
-                self.select(logits, maxima, threshold);
-                if let Some(mass) = self.enough_mass(of)
-                    && let Some(found) = self.find_selected(logits, threshold, lazily, mass, of)
-                {
+                if let Some(found) = self.find_at_least(logits, maxima, threshold, of) {
                     return found;
                 }
             }
         }
         // Masked candidates are usually not in the nucleus, so they are left out at first.
+        let (lazily, mass) = (maxima.is_some(), f64::from(of.sum));
         for threshold in [f32::MIN, f32::NEG_INFINITY] {
             self.select(logits, None, threshold);
-            let mass = f64::from(of.sum);
             if let Some(found) = self.find_selected(logits, threshold, lazily, mass, of) {
                 return found;
             }
@@ -176,9 +172,21 @@ impl TopP {
         if count_at_least(maxima?, threshold) > maxima?.len() / FEW_BLOCKS {
             return None;
         }
+        self.find_at_least(logits, maxima, threshold, of)
+    }
+
+    /// Selects the candidates at or above `threshold`, and finds the nucleus among them. `None` if
+    /// they do not contain it.
+    fn find_at_least(
+        &mut self,
+        logits: &[f32],
+        maxima: Option<&[f32]>,
+        threshold: f32,
+        of: Nucleus,
+    ) -> Option<Found> {
         self.select(logits, maxima, threshold);
         let mass = self.enough_mass(of)?;
-        self.find_selected(logits, threshold, true, mass, of)
+        self.find_selected(logits, threshold, maxima.is_some(), mass, of)
     }
 
     /// Finds the nucleus among the candidates selected at or above `threshold`, if they contain it.
